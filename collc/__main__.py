@@ -1,0 +1,5 @@
+"""`python -m collc`."""
+
+from collc.cli import main
+
+main()

@@ -1,0 +1,272 @@
+"""What a collective asks for: a table of chunks, who holds each before and who must after.
+
+The table is the only definition of a collective in collc; no checker, pass or bound asks for its
+name. Counting follows nccl-tests: the message size is the larger of a rank's two buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from collc.errors import InputError, nearest
+from collc.ir.topology import Topology
+
+
+@dataclass(frozen=True)
+class Places(Mapping[int, int]):
+    """Rank -> offset [chunks] in that rank's buffer. A rule, so that n ranks cost no memory.
+
+    Attributes:
+        ranks: increasing; a range where all ranks are meant.
+        offsets: one number for all of them, or one number each.
+    """
+
+    ranks: Sequence[int]
+    offsets: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if any(a >= b for a, b in zip(self.ranks, self.ranks[1:], strict=False)):
+            raise InputError(f"places: ranks {list(self.ranks)}; expected increasing numbers")
+        if isinstance(self.offsets, tuple) and len(self.offsets) != len(self.ranks):
+            raise InputError(f"places: {len(self.offsets)} offsets for {len(self.ranks)} ranks")
+
+    def __getitem__(self, rank: int) -> int:
+        if isinstance(self.ranks, range):
+            if rank not in self.ranks:
+                raise KeyError(rank)
+            index = self.ranks.index(rank)
+        else:
+            try:
+                index = self.ranks.index(rank)
+            except ValueError:
+                raise KeyError(rank) from None
+        return self.offsets if isinstance(self.offsets, int) else self.offsets[index]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ranks)
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One piece of data. Its value is the sum of one contribution from each rank in
+    `precondition` (a copy is a sum of one).
+
+    Attributes:
+        precondition: rank -> offset of its contribution in its input buffer [slots].
+        postcondition: rank -> offset of the value in its output buffer [slots].
+        count: slots it fills, at those offsets and after; 1 but in all-to-all-v.
+    """
+
+    precondition: Places
+    postcondition: Places
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A collective on `n_ranks` ranks.
+
+    Attributes:
+        name: as the user types it.
+        n_ranks: ranks in the communicator.
+        chunk_factor: chunks per rank block.
+        input_chunks, output_chunks: slots per rank.
+        chunks: the table.
+        inplace: whether the two buffers overlap, as `shift` says.
+        shift: per rank; in place, input slot x is the same memory as output slot x + shift[rank]
+            (where both exist), as NCCL defines in-place calls.
+        root: for the collectives that have one.
+    """
+
+    name: str
+    n_ranks: int
+    chunk_factor: int
+    input_chunks: int
+    output_chunks: int
+    chunks: tuple[Chunk, ...]
+    shift: tuple[int, ...]
+    inplace: bool = False
+    root: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_ranks < 1 or self.chunk_factor < 1:
+            raise InputError(
+                f"{self.name}: {self.n_ranks} ranks, chunk factor {self.chunk_factor}; expected 1 or more of each"
+            )
+        if len(self.shift) != self.n_ranks:
+            raise InputError(f"{self.name}: {len(self.shift)} shifts for {self.n_ranks} ranks")
+        for index, chunk in enumerate(self.chunks):
+            for side, places, limit in (
+                ("precondition", chunk.precondition, self.input_chunks),
+                ("postcondition", chunk.postcondition, self.output_chunks),
+            ):
+                _check_places(f"{self.name}: chunk {index}: {side}", places, chunk.count, self.n_ranks, limit)
+
+    @property
+    def size_chunks(self) -> int:
+        """Slots that make up the message size: the larger buffer, as nccl-tests counts."""
+        return max(self.input_chunks, self.output_chunks)
+
+    def called_inplace(self) -> Collective:
+        """The same collective called in place."""
+        return replace(self, inplace=True)
+
+
+def _check_places(where: str, places: Places, count: int, n_ranks: int, limit: int) -> None:
+    if not len(places):
+        raise InputError(f"{where}: names no rank")
+    if places.ranks[0] < 0 or places.ranks[-1] >= n_ranks:
+        raise InputError(f"{where}: ranks {places.ranks[0]}..{places.ranks[-1]}; expected 0..{n_ranks - 1}")
+    offsets = (places.offsets,) if isinstance(places.offsets, int) else places.offsets
+    if count < 1 or min(offsets) < 0 or max(offsets) + count > limit:
+        raise InputError(f"{where}: {count} slots at {min(offsets)}..{max(offsets)}; the buffer has {limit}")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be scheduled.
+
+    Attributes:
+        topology: the fabric.
+        collective: the collective on its ranks.
+        nbytes: message size [bytes] as nccl-tests counts it; None means the large-message limit.
+    """
+
+    topology: Topology
+    collective: Collective
+    nbytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.collective.n_ranks != self.topology.n_ranks:
+            raise InputError(
+                f"{self.collective.name} on {self.collective.n_ranks} ranks; "
+                f"topology '{self.topology.name}' has {self.topology.n_ranks}"
+            )
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def _one(rank: int, offset: int) -> Places:
+    return Places((rank,), offset)
+
+
+def _allgather(n: int, k: int, root: int) -> Collective:
+    every = range(n)
+    chunks = tuple(Chunk(_one(r, i), Places(every, r * k + i)) for r in every for i in range(k))
+    return Collective("allgather", n, k, k, n * k, chunks, tuple(r * k for r in every))
+
+
+def _reduce_scatter(n: int, k: int, root: int) -> Collective:
+    every = range(n)
+    chunks = tuple(Chunk(Places(every, d * k + i), _one(d, i)) for d in every for i in range(k))
+    return Collective("reduce_scatter", n, k, n * k, k, chunks, tuple(-d * k for d in every))
+
+
+def _allreduce(n: int, k: int, root: int) -> Collective:
+    every = range(n)
+    chunks = tuple(Chunk(Places(every, j), Places(every, j)) for j in range(k))
+    return Collective("allreduce", n, k, k, k, chunks, (0,) * n)
+
+
+def _alltoall(n: int, k: int, root: int) -> Collective:
+    chunks = tuple(Chunk(_one(s, d * k + i), _one(d, s * k + i)) for s in range(n) for d in range(n) for i in range(k))
+    return Collective("alltoall", n, k, n * k, n * k, chunks, (0,) * n)
+
+
+def _broadcast(n: int, k: int, root: int) -> Collective:
+    chunks = tuple(Chunk(_one(root, i), Places(range(n), i)) for i in range(k))
+    return Collective("broadcast", n, k, k, k, chunks, (0,) * n, root=root)
+
+
+def _reduce(n: int, k: int, root: int) -> Collective:
+    chunks = tuple(Chunk(Places(range(n), i), _one(root, i)) for i in range(k))
+    return Collective("reduce", n, k, k, k, chunks, (0,) * n, root=root)
+
+
+def _gather(n: int, k: int, root: int) -> Collective:
+    chunks = tuple(Chunk(_one(r, i), _one(root, r * k + i)) for r in range(n) for i in range(k))
+    # Only the root has an output buffer; the others' shift keeps clear of it.
+    shift = tuple(r * k if r == root else n * k for r in range(n))
+    return Collective("gather", n, k, k, n * k, chunks, shift, root=root)
+
+
+def _scatter(n: int, k: int, root: int) -> Collective:
+    chunks = tuple(Chunk(_one(root, r * k + i), _one(r, i)) for r in range(n) for i in range(k))
+    shift = tuple(-r * k if r == root else n * k for r in range(n))
+    return Collective("scatter", n, k, n * k, k, chunks, shift, root=root)
+
+
+COLLECTIVES: Mapping[str, Callable[[int, int, int], Collective]] = {
+    "allgather": _allgather,
+    "reduce_scatter": _reduce_scatter,
+    "allreduce": _allreduce,
+    "broadcast": _broadcast,
+    "reduce": _reduce,
+    "gather": _gather,
+    "scatter": _scatter,
+    "alltoall": _alltoall,
+}
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+NAMES = (*COLLECTIVES, "alltoallv")
+
+
+def make_collective(
+    name: str, n_ranks: int, chunk_factor: int = 1, *, root: int | None = None, inplace: bool = False
+) -> Collective:
+    """The collective of that name.
+
+    Args:
+        name: a key of `COLLECTIVES` (all-to-all-v needs a demand: `alltoallv`).
+        chunk_factor: chunks per rank block.
+        root: rank 0 where not given; only for the collectives that have one.
+
+    Raises:
+        InputError: unknown name, a root out of range or one that is not wanted.
+    """
+    if name not in COLLECTIVES:
+        if name == "alltoallv":
+            raise InputError("alltoallv needs a demand matrix: give --demand FILE")
+        raise InputError(f"collective '{name}'" + nearest(name, NAMES))
+    if root is not None and name not in ROOTED:
+        raise InputError(f"{name} has no root; only {', '.join(ROOTED)} have")
+    if root is not None and not 0 <= root < n_ranks:
+        raise InputError(f"root {root}: expected a rank from 0 to {n_ranks - 1}")
+    collective = COLLECTIVES[name](n_ranks, chunk_factor, root or 0)
+    return collective.called_inplace() if inplace else collective
+
+
+def alltoallv(demand: Sequence[Sequence[int]]) -> Collective:
+    """All-to-all with its own count for each pair; the blocks lie one after another.
+
+    Args:
+        demand: [n x n] slots that row's rank sends to column's rank.
+
+    Raises:
+        InputError: not square, a negative entry, or nothing to send.
+    """
+    n = len(demand)
+    for row, counts in enumerate(demand):
+        if len(counts) != n:
+            raise InputError(f"demand: row {row} has {len(counts)} entries; expected {n}")
+        for column, count in enumerate(counts):
+            if count < 0:
+                raise InputError(f"demand: row {row} column {column} is {count}; expected zero or more")
+    chunks = []
+    received = [0] * n
+    for src, counts in enumerate(demand):
+        sent = 0
+        for dst, count in enumerate(counts):
+            if count:
+                # Receive blocks are ordered by source, and sources are visited in order.
+                chunks.append(Chunk(_one(src, sent), _one(dst, received[dst]), count))
+            sent += count
+            received[dst] += count
+    if not chunks:
+        raise InputError("demand: every entry is zero; expected something to send")
+    n_in = max(sum(counts) for counts in demand)
+    return Collective("alltoallv", n, 1, n_in, max(received), tuple(chunks), (max(n_in, *received),) * n)

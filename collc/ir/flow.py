@@ -1,0 +1,124 @@
+"""The flow level: which share of a chunk takes which tree over which links; no time, no order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from collc.errors import InputError
+from collc.ir.collective import Problem
+from collc.ir.topology import Route
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A share of one chunk and the way it takes.
+
+    Attributes:
+        chunk: index in the collective's table.
+        weight: share of that chunk, 0 < weight <= 1.
+        root: rank where the sum is complete and the copies start.
+        reduce: in-tree, contributors towards the root; every edge after those that feed it.
+        broadcast: out-tree, root towards consumers; every edge after the one that feeds it.
+            Point-to-point is an out-tree of one route.
+    """
+
+    chunk: int
+    weight: Fraction
+    root: int
+    reduce: tuple[Route, ...] = ()
+    broadcast: tuple[Route, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight <= 1:
+            raise InputError(f"tree of chunk {self.chunk}: weight {self.weight}; expected 0 < weight <= 1")
+
+    @property
+    def height(self) -> int:
+        """Rank-to-rank hops on the longest way from a contributor to a consumer."""
+        depth = {self.root: 0}
+        for route in self.broadcast:
+            depth[route.dst] = depth.get(route.src, 0) + 1
+        down = max(depth.values())
+        rise = {self.root: 0}
+        for route in reversed(self.reduce):
+            rise[route.src] = rise.get(route.dst, 0) + 1
+        return down + max(rise.values())
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Witness: data that must leave a part of the fabric, and the bandwidth it leaves by.
+
+    A chunk with a contributor inside and a consumer outside crosses at least once, so no schedule
+    takes less than (crossing slots / size slots) / (bandwidth leaving) [s/GB].
+
+    Attributes:
+        inside: vertex names, GPUs and switches.
+    """
+
+    inside: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Witness: a price on links, so that every byte moved must pay, while time pays for them all.
+
+    Each rank-to-rank transfer costs at least the cheapest path between its ends, so no schedule
+    takes less than (sum of what the chunks must pay) / (sum of bandwidth x price) [s/GB].
+
+    Attributes:
+        price: (src, dst) -> price per byte, zero where absent.
+    """
+
+    price: tuple[tuple[str, str, Fraction], ...]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proven limit.
+
+    Attributes:
+        time: no schedule takes less [s/GB of message size].
+        witness: what proves it; a checker re-adds it.
+    """
+
+    time: Fraction
+    witness: Cut | Prices
+
+    @property
+    def algbw(self) -> Fraction:
+        """The same limit as a bandwidth [GB/s]."""
+        return 1 / self.time
+
+
+@dataclass(frozen=True)
+class FlowSchedule:
+    """Trees that together serve a problem.
+
+    Attributes:
+        problem: what they serve.
+        trees: the weights of each chunk's trees add to one.
+        time: [s/GB of message size] in which the busiest link carries its load.
+        bound: a limit no schedule can beat; equal to `time` where the schedule is optimal.
+            None where nothing moves (one rank).
+        notes: what the user should know (composition, rounding loss), a sentence each.
+    """
+
+    problem: Problem
+    trees: tuple[Tree, ...]
+    time: Fraction
+    bound: Bound | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for index, tree in enumerate(self.trees):
+            if not 0 <= tree.chunk < len(self.problem.collective.chunks):
+                raise InputError(
+                    f"tree {index}: chunk {tree.chunk}; the table has {len(self.problem.collective.chunks)}"
+                )
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the bound is reached."""
+        return self.bound is not None and self.bound.time == self.time

@@ -1,0 +1,1 @@
+"""Passes: one rewrite per file; each takes a schedule and returns another."""

@@ -1,0 +1,109 @@
+"""What each runtime accepts: limits, spellings, ranges and rules, as data.
+
+One TOML file per runtime, named as the user types it; every figure has its source beside it. Writers
+and readers look here, so a limit changes in one place.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from collc.errors import InputError, nearest
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a connection behaves under a protocol.
+
+    Attributes:
+        fifo_depth: transfers a sender may have outstanding on a connection before it blocks.
+        min_chunk_bytes: a chunk is a multiple of this many bytes.
+    """
+
+    fifo_depth: int
+    min_chunk_bytes: int
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A consumer of MSCCL XML files.
+
+    Attributes:
+        name, version: which consumer, read at which version.
+        collectives: collc's name -> the spelling of the `coll` attribute.
+        step_types: step types it executes (it may parse more).
+        parsed_step_types: step types its parser takes.
+        required: attributes an <algo> must have.
+        fuses_receives: whether receive-and-forward steps may be written.
+        max_*: limits; `max_waited_threadblock` is the largest id a step may wait for, `max_elements`
+            counts what one rank's parse sees (1 + GPUs + own threadblocks + own steps).
+        inplace_flags: "serves": two flags say which calls the file may serve;
+            "equals": the inplace flag must equal the call's.
+        max_bytes_is_exclusive, max_bytes_unlimited: how the upper end of the size range is read, and
+            the value that means no limit.
+        protocols: by name.
+    """
+
+    name: str
+    version: str
+    collectives: Mapping[str, str]
+    step_types: tuple[str, ...]
+    parsed_step_types: tuple[str, ...]
+    required: tuple[str, ...]
+    fuses_receives: bool
+    max_threadblocks: int
+    max_waited_threadblock: int
+    max_threadblocks_per_channel: int
+    max_steps: int
+    max_count: int
+    max_channels: int
+    max_offset: int
+    max_ranks: int
+    max_elements: int
+    max_files: int
+    max_name: int
+    inplace_flags: Literal["serves", "equals"]
+    max_bytes_is_exclusive: bool
+    max_bytes_unlimited: int
+    protocols: Mapping[str, Protocol]
+
+    def with_limits(self, overrides: Mapping[str, int]) -> Runtime:
+        """The same runtime built with other limits, such as `steps=256`.
+
+        Raises:
+            InputError: no such limit, or not a positive number.
+        """
+        limits = {field.name.removeprefix("max_") for field in fields(self) if field.type == "int"}
+        changed = {}
+        for key, value in overrides.items():
+            if key not in limits:
+                raise InputError(f"limit '{key}'" + nearest(key, limits))
+            if value < 1:
+                raise InputError(f"limit {key}={value}; expected 1 or more")
+            changed[f"max_{key}"] = value
+        return replace(self, **changed)  # type: ignore[arg-type]  # only int fields are named max_*
+
+
+def names() -> tuple[str, ...]:
+    """The runtimes collc knows, sorted."""
+    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))
+
+
+@cache
+def load(name: str) -> Runtime:
+    """The runtime of that name.
+
+    Raises:
+        InputError: no such runtime; names the nearest.
+    """
+    if name not in names():
+        raise InputError(f"runtime '{name}'" + nearest(name, names()))
+    data = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+    protocols = {key: Protocol(**value) for key, value in data.pop("protocols").items()}
+    lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
+    return Runtime(**{"name": name, **data, **lists, "protocols": protocols})

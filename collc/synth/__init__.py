@@ -1,0 +1,1 @@
+"""Synthesizers: one method per file, named as the user types it after -s."""

@@ -1,0 +1,1 @@
+"""Checkers: one claim per file. They share no code with what they check."""
