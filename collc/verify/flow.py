@@ -1,0 +1,127 @@
+"""Checks a flow schedule exactly: routes, trees, weights, load per link, and the bound's witness."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from collc.ir.collective import Chunk
+from collc.ir.flow import FlowSchedule, Tree
+from collc.ir.topology import Route
+from collc.verify.findings import Finding
+from collc.verify.links import add_up, route_faults, time_faults
+from collc.verify.witness import bound_faults
+
+
+def examine(flow: FlowSchedule) -> Iterator[Finding]:
+    """Everything that is wrong with a flow schedule, lazily."""
+    problem = flow.problem
+    table = problem.collective.chunks
+    ranks = _RankSets()
+    # Whole numbers of one unit: adding Fractions one by one is ten times slower.
+    unit = math.lcm(*(tree.weight.denominator for tree in flow.trees))
+    loads: Counter[Route] = Counter()
+    for index, tree in enumerate(flow.trees):
+        yield from _tree_faults(index, tree, table[tree.chunk], ranks)
+        load = table[tree.chunk].count * tree.weight.numerator * (unit // tree.weight.denominator)
+        for route in tree.reduce + tree.broadcast:
+            loads[route] += load
+    yield from _weight_faults(flow)
+    yield from route_faults(problem.topology, loads)
+    share = Fraction(1, unit * problem.collective.size_chunks)
+    yield from time_faults(problem.topology, add_up(loads), share, flow.time)
+    if flow.bound is not None:
+        yield from bound_faults(problem, flow.bound, flow.time)
+
+
+class _RankSets:
+    """Ranks of a chunk's two sides as sets; chunks share their rules, so each set is built once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Sequence[int], frozenset[int]] = {}
+
+    def of(self, ranks: Sequence[int]) -> frozenset[int]:
+        if ranks not in self._known:
+            self._known[ranks] = frozenset(ranks)
+        return self._known[ranks]
+
+
+def _tree_faults(index: int, tree: Tree, chunk: Chunk, ranks: _RankSets) -> Iterator[Finding]:
+    """A tree gathers every contributor exactly once at its root and reaches every consumer from there."""
+    where = f"tree {index} of chunk {tree.chunk}"
+    yield from _reduce_faults(where, tree, ranks.of(chunk.precondition.ranks))
+    yield from _broadcast_faults(where, tree, ranks.of(chunk.postcondition.ranks))
+
+
+def _reduce_faults(where: str, tree: Tree, contributors: frozenset[int]) -> Iterator[Finding]:
+    """An in-tree whose edges come after those that feed them; whatever is collected ends at the root."""
+    holding = {tree.root} & contributors
+    gone: set[int] = set()  # ranks that have passed on what they had
+    for route in tree.reduce:
+        if route.src in gone or route.src == tree.root:
+            what = "is the root" if route.src == tree.root else "has sent before"
+            yield _fault("tree-double", f"{where}: rank {route.src} sends to rank {route.dst}, but {what}", route.src)
+        elif route.src not in contributors and route.src not in holding:
+            yield _fault(
+                "tree-order", f"{where}: rank {route.src} sends to rank {route.dst} before it holds anything", route.src
+            )
+        if route.dst in gone:
+            yield _fault(
+                "tree-order",
+                f"{where}: rank {route.dst} receives from rank {route.src} after it sent on, so that part is lost",
+                route.dst,
+            )
+        gone.add(route.src)
+        holding.discard(route.src)
+        holding.add(route.dst)
+    missing = sorted((contributors - gone - {tree.root}) | (holding - {tree.root}))
+    if missing:
+        yield _fault(
+            "tree-incomplete",
+            f"{where}: what ranks {_list(missing)} hold never reaches the root, rank {tree.root}",
+            missing[0],
+        )
+
+
+def _broadcast_faults(where: str, tree: Tree, consumers: frozenset[int]) -> Iterator[Finding]:
+    """An out-tree whose edges come after those that feed them."""
+    reached = {tree.root}
+    for route in tree.broadcast:
+        if route.src not in reached:
+            yield _fault(
+                "tree-order", f"{where}: rank {route.src} sends to rank {route.dst} before it has it", route.src
+            )
+        if route.dst in reached:
+            yield _fault("tree-double", f"{where}: rank {route.dst} is reached twice", route.dst)
+        reached.add(route.dst)
+    missing = sorted(consumers - reached)
+    if missing:
+        yield _fault("tree-incomplete", f"{where}: never reaches ranks {_list(missing)}", missing[0])
+
+
+def _weight_faults(flow: FlowSchedule) -> Iterator[Finding]:
+    """The weights of a chunk's trees add to one; a chunk that need not move may have no tree."""
+    total: defaultdict[int, Fraction] = defaultdict(Fraction)
+    for tree in flow.trees:
+        total[tree.chunk] += tree.weight
+    for index, chunk in enumerate(flow.problem.collective.chunks):
+        if total[index] != 1 and (total[index] or moves(chunk)):
+            yield Finding("weights", "error", f"the weights of chunk {index}'s trees add to {total[index]}; expected 1")
+
+
+def moves(chunk: Chunk) -> bool:
+    """Whether anything must leave the rank where it lies."""
+    before, after = chunk.precondition.ranks, chunk.postcondition.ranks
+    return not (len(before) == len(after) == 1 and before[0] == after[0])
+
+
+def _fault(rule: str, message: str, rank: int) -> Finding:
+    return Finding(rule, "error", message, rank=rank)
+
+
+def _list(ranks: Sequence[int]) -> str:
+    """Ranks for eyes, the first few."""
+    shown = ", ".join(map(str, ranks[:8]))
+    return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"

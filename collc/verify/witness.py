@@ -1,0 +1,186 @@
+"""Re-adds the witness of a bound: what the data must cross or pay, and what the fabric offers."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from collc.ir.collective import Chunk, Problem
+from collc.ir.flow import Bound, Cut, Prices
+from collc.ir.topology import Topology
+from collc.verify.findings import Finding
+
+
+def bound_faults(problem: Problem, bound: Bound, time: Fraction) -> Iterator[Finding]:
+    """Where a bound is not what its witness proves, or a stated time beats it.
+
+    Args:
+        time: of the schedule that carries the bound [s/GB of message size].
+    """
+    stated = bound.time
+    faults = list(
+        _cut_faults(problem.topology, bound.witness)
+        if isinstance(bound.witness, Cut)
+        else _price_faults(problem.topology, bound.witness)
+    )
+    if faults:
+        yield from faults
+        return
+    if isinstance(bound.witness, Cut):
+        crossing, offered, what = *_across(problem, bound.witness), "bandwidth leaving the cut"
+    else:
+        crossing, offered, what = *_owed(problem, bound.witness), "bandwidth at the stated prices"
+    if not offered:
+        yield Finding("bound", "error", f"the witness offers no {what}; it proves nothing")
+        return
+    proven = crossing / offered
+    if proven != stated:
+        yield Finding(
+            "bound",
+            "error",
+            f"the stated bound is {stated} s/GB; its witness proves {proven}: "
+            f"{crossing} of the message over {offered} GB/s of {what}",
+        )
+    if time < proven:
+        yield Finding("bound-beaten", "error", f"the stated time {time} s/GB is less than the proven bound {proven}")
+
+
+# --- cuts ----------------------------------------------------------------------------------------
+
+
+def _cut_faults(topology: Topology, cut: Cut) -> Iterator[Finding]:
+    known = {*topology.gpus, *topology.switches}
+    for vertex in cut.inside:
+        if vertex not in known:
+            yield Finding("witness", "error", f"the bound's cut names '{vertex}', which is no vertex")
+
+
+def _across(problem: Problem, cut: Cut) -> tuple[Fraction, Fraction]:
+    """Share of the message that must leave the cut, and the bandwidth leaving it [GB/s]."""
+    topology, collective = problem.topology, problem.collective
+    inside = set(cut.inside)
+    ranks_inside = {rank for rank, gpu in enumerate(topology.gpus) if gpu in inside}
+    # Chunks share their rules, so each list of ranks is looked through once.
+    begins: dict[Sequence[int], bool] = {}
+    ends: dict[Sequence[int], bool] = {}
+    slots = 0
+    for chunk in collective.chunks:
+        before, after = chunk.precondition.ranks, chunk.postcondition.ranks
+        if before not in begins:
+            begins[before] = any(rank in ranks_inside for rank in before)
+        if after not in ends:
+            ends[after] = any(rank not in ranks_inside for rank in after)
+        if begins[before] and ends[after]:
+            slots += chunk.count
+    leaving = sum(
+        (link.bandwidth for link in topology.links if link.src in inside and link.dst not in inside), Fraction()
+    )
+    return Fraction(slots, collective.size_chunks), leaving
+
+
+# --- prices --------------------------------------------------------------------------------------
+
+
+def _price_faults(topology: Topology, prices: Prices) -> Iterator[Finding]:
+    seen: set[tuple[str, str]] = set()
+    for src, dst, price in prices.price:
+        if (src, dst) not in topology.link:
+            yield Finding("witness", "error", f"the bound prices a link {src} -> {dst}, which does not exist")
+        if (src, dst) in seen:
+            yield Finding("witness", "error", f"the bound prices link {src} -> {dst} twice")
+        if price < 0:
+            yield Finding("witness", "error", f"the bound prices link {src} -> {dst} at {price}; expected zero or more")
+        seen.add((src, dst))
+
+
+def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
+    """What the chunks must pay for the share of the message they are, and what the fabric can be paid [GB/s].
+
+    A chunk with one contributor and one consumer pays at least the distance between them; any other
+    at least the least distance between two ranks for each transfer it needs.
+    """
+    topology, collective = problem.topology, problem.collective
+    unit = math.lcm(*(price.denominator for *_, price in prices.price))
+    price_of = {(src, dst): int(price * unit) for src, dst, price in prices.price}
+    fares = _Fares(topology, price_of)
+    single = bool(topology.multicast or topology.reduce)
+    owed = 0
+    for chunk in collective.chunks:
+        n_transfers = transfers(chunk, collective.n_ranks)
+        if n_transfers == 0:
+            continue
+        before, after = chunk.precondition.ranks, chunk.postcondition.ranks
+        if len(before) == len(after) == 1:
+            pays = fares.between(before[0], after[0])
+        else:
+            # A switch that copies or adds serves many ranks by one transfer.
+            pays = fares.least * (1 if single else n_transfers)
+        owed += pays * chunk.count
+    offered = sum((topology.link[hop].bandwidth * price for hop, price in price_of.items()), Fraction())
+    return Fraction(owed, unit * collective.size_chunks), offered / unit
+
+
+def transfers(chunk: Chunk, n_ranks: int) -> int:
+    """The least number of rank-to-rank transfers that a chunk needs.
+
+    Every contributor must be joined to every consumer, which takes one transfer less than there are
+    ranks involved; where all ranks contribute and all consume it is gossip by one-way calls.
+
+    Source: Harary and Schwenk, The communication problem on graphs and digraphs, J. Franklin
+        Institute 297 (1974): 2n - 2 one-way calls.
+    """
+    before, after = chunk.precondition.ranks, chunk.postcondition.ranks
+    if len(before) == len(after) == n_ranks and n_ranks > 1:
+        return 2 * n_ranks - 2
+    if len(before) == 1:
+        return len(after) - (before[0] in after)
+    if len(after) == 1:
+        return len(before) - (after[0] in before)
+    return len({*before, *after}) - 1
+
+
+class _Fares:
+    """Least prices between ranks, in whole units; each rank's are found once, when asked for."""
+
+    def __init__(self, topology: Topology, price_of: Mapping[tuple[str, str], int]) -> None:
+        self._topology = topology
+        self._ways = {
+            vertex: [(head, price_of.get((vertex, head), 0)) for head in heads]
+            for vertex, heads in topology.successors.items()
+        }
+        self._from: dict[int, dict[int, int]] = {}
+        self._least: int | None = None
+
+    def between(self, src: int, dst: int) -> int:
+        """The least price from one rank to another."""
+        if src not in self._from:
+            self._from[src] = dict(self._walk(src))
+        # Ranks that cannot be reached fail the routes' check; here they owe nothing.
+        return self._from[src].get(dst, 0)
+
+    @property
+    def least(self) -> int:
+        """The least price between any two distinct ranks."""
+        if self._least is None:
+            firsts = (next(self._walk(rank), None) for rank in range(self._topology.n_ranks))
+            self._least = min((found[1] for found in firsts if found), default=0)
+        return self._least
+
+    def _walk(self, src: int) -> Iterator[tuple[int, int]]:
+        """(rank, least price) of the other ranks, cheapest first (Dijkstra)."""
+        start = self._topology.gpus[src]
+        rank_of = self._topology.rank_of
+        best = {start: 0}
+        queue = [(0, start)]
+        while queue:
+            price, vertex = heapq.heappop(queue)
+            if price > best[vertex]:
+                continue
+            if vertex in rank_of and vertex != start:
+                yield rank_of[vertex], price
+            for head, fare in self._ways[vertex]:
+                if price + fare < best.get(head, price + fare + 1):
+                    best[head] = price + fare
+                    heapq.heappush(queue, (price + fare, head))
