@@ -115,6 +115,25 @@ class Collective:
         """The same collective called in place."""
         return replace(self, inplace=True)
 
+    def refined(self, factor: int) -> Collective:
+        """The same collective with each slot cut into `factor` slots, and each chunk into chunks of one slot.
+
+        Chunk j of the old table becomes the chunks that follow those of chunks 0 .. j-1, in order.
+        """
+        chunks = tuple(
+            Chunk(_shifted(chunk.precondition, factor, part), _shifted(chunk.postcondition, factor, part))
+            for chunk in self.chunks
+            for part in range(chunk.count * factor)
+        )
+        return replace(
+            self,
+            chunk_factor=self.chunk_factor * factor,
+            input_chunks=self.input_chunks * factor,
+            output_chunks=self.output_chunks * factor,
+            chunks=chunks,
+            shift=tuple(shift * factor for shift in self.shift),
+        )
+
 
 def _check_places(where: str, places: Places, count: int, n_ranks: int, limit: int) -> None:
     if not len(places):
@@ -149,6 +168,12 @@ class Problem:
 
 
 # --- the table -----------------------------------------------------------------------------------
+
+
+def _shifted(places: Places, factor: int, part: int) -> Places:
+    if isinstance(places.offsets, int):
+        return Places(places.ranks, places.offsets * factor + part)
+    return Places(places.ranks, tuple(offset * factor + part for offset in places.offsets))
 
 
 def _one(rank: int, offset: int) -> Places:
