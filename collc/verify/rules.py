@@ -1,0 +1,216 @@
+"""Every rule: its id, which never changes, how bad it is, what it says and why it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from collc.verify.findings import Finding
+
+_PER_RULE = 10  # findings shown of each rule; the rest is counted
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        severity: of its findings.
+        meaning: what is wrong where it speaks.
+        why: what happens to whoever runs it all the same.
+    """
+
+    severity: Literal["error", "warning"]
+    meaning: str
+    why: str
+
+
+def _error(meaning: str, why: str) -> Rule:
+    return Rule("error", meaning, why)
+
+
+def _warning(meaning: str, why: str) -> Rule:
+    return Rule("warning", meaning, why)
+
+
+_PROGRAM = {
+    "peer": _error(
+        "a threadblock sends or receives without a peer, or its peer is no other rank of the communicator",
+        "the runtime reads connections that were never set up",
+    ),
+    "channel": _error("a channel number is negative", "connections are looked up by channel number"),
+    "operand": _error("an instruction lacks the slot it works on", "it has no meaning"),
+    "count": _error("an instruction moves no chunk, or fewer", "the runtimes divide by the count or index with it"),
+    "out-of-range": _error(
+        "an instruction reaches past the end of a buffer",
+        "runtimes check the first slot at most, so other memory is read or overwritten",
+    ),
+    "wait-target": _error("an instruction waits for one that does not exist", "it waits forever"),
+    "duplicate-connection": _error(
+        "two threadblocks of a rank use the same peer, channel and direction",
+        "they take each other's queue places, and data is lost or mixed",
+    ),
+    "unmatched-send": _error(
+        "a connection has more sends than receives",
+        "the queue is not empty at the end, and the next pass of the loop receives the wrong item",
+    ),
+    "unmatched-receive": _error("a connection has more receives than sends", "the receiver waits forever"),
+    "count-mismatch": _error(
+        "a send and the receive it feeds have different counts", "both ends lose step, and hang or mix data"
+    ),
+    "deadlock": _error("threadblocks wait for each other in a circle, however deep the queues", "the job hangs"),
+    "fifo-depth": _error("the program ends only with deeper queues than the protocol has", "the job hangs"),
+    "fifo-depth-large": _warning(
+        "with large messages, where each chunk takes a queue place of its own, the queues are too short",
+        "the job hangs above some message size, which the buffer size of the protocol sets",
+    ),
+    "race": _error(
+        "two accesses of one place, at least one a write, may run in either order",
+        "the result depends on timing, and is wrong now and then",
+    ),
+    "self-overlap": _error(
+        "an instruction reads and writes ranges that overlap without being the same",
+        "its threads work side by side, so some read what others have already overwritten",
+    ),
+    "uninitialized-read": _error("an instruction reads a slot that holds nothing", "it moves garbage"),
+    "missing-contribution": _error("an output slot lacks a contribution", "the result is wrong"),
+    "double-contribution": _error("an output slot adds a contribution more than once", "the result is wrong"),
+    "wrong-result": _error("an output slot holds what does not belong there", "the result is wrong"),
+    "input-overwritten": _error(
+        "an input slot that is no output slot does not stay as it is",
+        "the send buffer is the caller's and constant; other work may be reading it",
+    ),
+    "no-output-buffer": _warning(
+        "a rank without output in this collective uses its output buffer",
+        "callers may pass no buffer there (NCCL documents it for reduce)",
+    ),
+}
+
+_MSCCL = {
+    "xml-syntax": _error(
+        "the file is no XML, or uses XML that the runtime's own reader does not take",
+        "the runtimes read XML by a small reader of their own: no declaration, tabs, single quotes or entities; "
+        "where it fails, the communicator cannot be created",
+    ),
+    "xml-bounds": _error(
+        "the file has more elements, attributes or characters than the reader holds",
+        "its arrays are of fixed length; some are checked, some overflow",
+    ),
+    "xml-number": _error(
+        "a number is not a plain decimal number",
+        "the runtimes read by the rules of C: a leading 0 means octal, and text that is no number becomes 0",
+    ),
+    "attribute-missing": _error("an attribute the runtime requires is not there", "the runtime refuses the file"),
+    "attribute-value": _error("an attribute has a value the runtime does not take", "the runtime refuses the file"),
+    "collective-name": _error("the collective is not spelt as this runtime spells it", "the runtime refuses the file"),
+    "collective-unused": _error("the runtime never serves this collective from a file", "the file is never selected"),
+    "gpu-missing": _error("a rank has no <gpu>, or more than one", "that rank runs nothing, and the others wait"),
+    "threadblock-ids": _error("threadblock ids are not 0, 1, 2, ...", "the runtime refuses the file"),
+    "step-order": _error(
+        "step numbers are not 0, 1, 2, ... in the order they stand",
+        "position orders the steps, but waits count by number: they come too early or never",
+    ),
+    "limit-ranks": _error("more ranks than the reader holds", "its arrays overflow"),
+    "limit-threadblocks": _error("more threadblocks than the runtime takes", "the runtime refuses the file"),
+    "limit-threadblocks-per-channel": _error(
+        "more threadblocks send, or receive, on a channel of a rank than the runtime takes",
+        "the runtime refuses the file",
+    ),
+    "limit-steps": _error("more steps in a threadblock than the runtime takes", "the runtime refuses the file"),
+    "limit-count": _error("a count above what the runtime takes", "the runtime refuses the file"),
+    "limit-channels": _error(
+        "a channel number at or above nchannels, or more channels than the runtime or the user allows",
+        "the connection is never set up, or an array is overrun",
+    ),
+    "limit-offset": _error("an offset does not fit into 16 bits", "it wraps round and names another slot"),
+    "limit-elements": _error(
+        "a rank reads more elements than the runtime's reader holds", "the runtime refuses the file"
+    ),
+    "limit-name": _warning("a name longer than the runtime keeps", "it is cut, or overflows above 255 characters"),
+    "step-type": _error("a step type the runtime does not know", "the runtime refuses the file"),
+    "step-type-unsupported": _error(
+        "a step type that this runtime reads and then does not run", "the launch fails with an internal error"
+    ),
+    "wait-incomplete": _error(
+        "only one of depid and deps names something", "the wait names nothing, or something else"
+    ),
+    "wait-not-announced": _error(
+        "a step waits for one that does not announce itself, nor does a later one of its threadblock (hasdep)",
+        "it waits forever; no runtime checks this",
+    ),
+    "wait-announced-late": _warning(
+        "a step waits for one that does not announce itself; a later step does (hasdep)", "it works, but waits longer"
+    ),
+    "wait-threadblock-id": _error(
+        "a step waits for a threadblock whose id the runtime cannot hold",
+        "the id turns negative and nothing is awaited",
+    ),
+    "nop-chain": _error(
+        "steps of type nop that wait are not followed by a step that waits itself",
+        "the runtime refuses the file, or drops the waits",
+    ),
+    "reduce-fusion": _error(
+        "adjacent re steps that the runtime runs as one have different counts",
+        "the last count is used for all of them, silently",
+    ),
+    "byte-range": _error("no message size lies in the range from minBytes to maxBytes", "the file is never selected"),
+    "min-bytes": _warning(
+        "minBytes admits chunks smaller than the protocol can move whole", "parts of a chunk are not updated"
+    ),
+    "no-calls": _error("the file serves neither in-place nor out-of-place calls", "the file is never selected"),
+    "chunk-counts": _error(
+        "i_chunks, o_chunks and nchunksperloop do not fit the collective", "the runtime reads other data than was meant"
+    ),
+    "slow-collective-simple": _warning(
+        "broadcast or reduce with protocol Simple over a network",
+        "host and kernel count the network's steps differently",
+    ),
+}
+
+RULES: Mapping[str, Rule] = {**_PROGRAM, **_MSCCL}
+
+
+class Collector:
+    """Findings as they are made, each rule's first ten and a count of the rest.
+
+    Args:
+        lines: (rank, threadblock, step) -> line and column.
+    """
+
+    def __init__(self, lines: Mapping[tuple[int, int, int], tuple[int, int]] | None = None) -> None:
+        self._lines = lines or {}
+        self._findings: list[Finding] = []
+        self._counts: dict[str, int] = {}
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether anything found so far is an error."""
+        return any(RULES[rule].severity == "error" for rule in self._counts)
+
+    def add(
+        self,
+        rule: str,
+        message: str,
+        where: tuple[int, int, int] | None = None,
+        *,
+        place: tuple[int, int] | None = None,
+    ) -> None:
+        """Take a finding of a rule, at a step of a program or at a line and column."""
+        self._counts[rule] = self._counts.get(rule, 0) + 1
+        if self._counts[rule] > _PER_RULE:
+            return
+        if place is None and where is not None:
+            place = self._lines.get(where)
+        line, column = place or (None, None)
+        rank, threadblock, step = where or (None, None, None)
+        self._findings.append(Finding(rule, RULES[rule].severity, message, line, column, rank, threadblock, step))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, in the order it was; at the end how much more there is of each rule."""
+        more = [
+            Finding(rule, RULES[rule].severity, f"and {count - _PER_RULE} more of {rule}")
+            for rule, count in self._counts.items()
+            if count > _PER_RULE
+        ]
+        return (*self._findings, *more)

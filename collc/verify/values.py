@@ -1,0 +1,266 @@
+"""What every slot holds in the end: a run of the program on symbolic data.
+
+A value says how many contributions of each rank to each chunk it adds up: chunk -> one number with a
+16-bit digit per contributor. Adding two values is then one addition, and it stays exact: the top bit
+of each digit is a guard, and a sum that reaches it is set aside as too large to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from collc.ir.collective import Chunk, Collective, Places
+from collc.ir.program import Instruction, Op
+from collc.verify.graph import Graph, in_words, slot_name
+from collc.verify.memory import Memory
+from collc.verify.rules import Collector
+
+Value = tuple[tuple[int, int], ...]  # sorted (family, digits); a family is the contributors of one chunk
+_UNKNOWN: Value = ()  # came out of a slot that held nothing; told once, where it was read
+_DIGIT = 16
+_GUARD = 1 << (_DIGIT - 1)
+_TOO_MANY: Value = ((-1, 0),)
+
+
+class Contributions:
+    """The input slots of a collective, as digits of the families they belong to.
+
+    Attributes:
+        members: family -> its contributors (rank, input slot); digit d stands for the d-th.
+        guard: family -> the guard bits of all its digits.
+    """
+
+    def __init__(self, collective: Collective) -> None:
+        self._digit: dict[tuple[int, int], tuple[int, int]] = {}
+        self.members: list[list[tuple[int, int]]] = []
+        if not self._by_chunk(collective):
+            self._all_in_one(collective)
+        self.guard = [sum(_GUARD << (_DIGIT * digit) for digit in range(len(slots))) for slots in self.members]
+
+    def _by_chunk(self, collective: Collective) -> bool:
+        for _, offset, chunk in _slots(collective):
+            slots = [(rank, start + offset) for rank, start in _items(chunk.precondition)]
+            known = self._digit.get(slots[0])
+            if known is None and not any(slot in self._digit for slot in slots):
+                for digit, slot in enumerate(slots):
+                    self._digit[slot] = (len(self.members), digit)
+                self.members.append(slots)
+            elif known is None or self.members[known[0]] != slots:
+                return False
+        return True
+
+    def _all_in_one(self, collective: Collective) -> None:
+        # Chunks share some contributors but not all: one family keeps it exact, if slower.
+        slots = sorted(
+            {
+                (rank, start + offset)
+                for _, offset, chunk in _slots(collective)
+                for rank, start in _items(chunk.precondition)
+            }
+        )
+        self._digit = {slot: (0, digit) for digit, slot in enumerate(slots)}
+        self.members = [slots]
+
+    def initial(self) -> Iterator[tuple[int, int, Value]]:
+        """(rank, input slot, value) of all that is there before the program runs."""
+        for (rank, slot), (family, digit) in self._digit.items():
+            yield rank, slot, ((family, 1 << (_DIGIT * digit)),)
+
+    def expected(self, chunk: Chunk, offset: int) -> Value:
+        """The sum of one contribution from each contributor of a chunk."""
+        digits = [self._digit[rank, start + offset] for rank, start in _items(chunk.precondition)]
+        return ((digits[0][0], sum(1 << (_DIGIT * digit) for _, digit in digits)),)
+
+    def add(self, left: Value, right: Value) -> Value:
+        """The sum of two values."""
+        if not left or not right:
+            return _UNKNOWN
+        if len(left) == len(right) == 1 and left[0][0] == right[0][0] >= 0:
+            family, total = left[0][0], left[0][1] + right[0][1]
+            return _TOO_MANY if total & self.guard[family] else ((family, total),)
+        sums = dict(left)
+        for family, digits in right:
+            sums[family] = sums.get(family, 0) + digits
+        if any(family < 0 or total & self.guard[family] for family, total in sums.items()):
+            return _TOO_MANY
+        return tuple(sorted(sums.items()))
+
+    def counts(self, value: Value) -> dict[tuple[int, int], int]:
+        """Contributor -> how often the value holds it."""
+        return {
+            slot: count
+            for family, digits in value
+            if family >= 0
+            for digit, slot in enumerate(self.members[family])
+            if (count := (digits >> (_DIGIT * digit)) & (2 * _GUARD - 1))
+        }
+
+
+def _items(places: Places) -> Iterator[tuple[int, int]]:
+    if isinstance(places.offsets, int):
+        return ((rank, offset) for rank in places.ranks for offset in (places.offsets,))
+    return zip(places.ranks, places.offsets, strict=True)
+
+
+def _slots(collective: Collective) -> Iterator[tuple[int, int, Chunk]]:
+    """(chunk number, slot within it, chunk) for every slot of the table."""
+    for number, chunk in enumerate(collective.chunks):
+        for offset in range(chunk.count):
+            yield number, offset, chunk
+
+
+def check(graph: Graph, memory: Memory, order: Sequence[int], found: Collector) -> None:
+    """Run the program once and compare what it leaves with what the collective asks for."""
+    _Run(graph, memory, found).run(order)
+
+
+class _Run:
+    def __init__(self, graph: Graph, memory: Memory, found: Collector) -> None:
+        self._graph = graph
+        self._memory = memory
+        self._found = found
+        self._collective = graph.program.collective
+        self._contributions = Contributions(self._collective)
+        self._state: dict[int, Value] = {}
+        self._started: dict[int, Value] = {}
+        self._writer: dict[int, int] = {}
+        self._in_flight: dict[int, list[Value]] = {}
+        for rank, slot, value in self._contributions.initial():
+            self._state[memory.input[rank][slot]] = value
+        self._started = dict(self._state)
+        self._bare = _ranks_without_output(self._collective, memory)
+
+    def run(self, order: Sequence[int]) -> None:
+        for number in order:
+            instruction = self._graph.instructions[number]
+            if instruction.op is not Op.NOP:
+                self._step(number, instruction)
+        self._check_outputs()
+        self._check_inputs()
+
+    def _step(self, number: int, instruction: Instruction) -> None:
+        rank = self._graph.where[number][0]
+        op, count = instruction.op, instruction.count
+        source = self._memory.places(rank, instruction.src, count) if op.reads_src else ()
+        target = self._memory.places(rank, instruction.dst, count) if op.writes_dst else ()
+        if op is Op.COPY and source == target:
+            return
+        self._check_access(number, instruction, source, target)
+        values: list[Value] = []
+        if op.receives:
+            values = self._in_flight.pop(self._graph.feeder[number])
+        if op.reads_src:
+            read = self._read(number, source, "source")
+            values = list(map(self._contributions.add, values, read)) if op.receives else read
+        if op.reads_dst:
+            values = list(map(self._contributions.add, self._read(number, target, "destination"), values))
+        if op.sends:
+            self._in_flight[number] = values
+        for place, value in zip(target, values, strict=False):
+            self._state[place] = value
+            self._writer[place] = number
+
+    def _read(self, number: int, places: Sequence[int], side: str) -> list[Value]:
+        values = []
+        told = False
+        for index, place in enumerate(places):
+            value = self._state.get(place)
+            if value is None and not told:
+                told = True
+                instruction = self._graph.instructions[number]
+                slot = instruction.src if side == "source" else instruction.dst
+                self._tell(
+                    "uninitialized-read",
+                    number,
+                    f"reads {slot_name(slot, index) if slot else side}, which nothing has written",
+                )
+            values.append(_UNKNOWN if value is None else value)
+        return values
+
+    def _check_access(
+        self, number: int, instruction: Instruction, source: Sequence[int], target: Sequence[int]
+    ) -> None:
+        rank = self._graph.where[number][0]
+        inputs, outputs = self._memory.input[rank], self._memory.output[rank]
+        if not self._collective.inplace and target and target[0] in inputs and instruction.dst:
+            self._tell(
+                "input-overwritten",
+                number,
+                f"writes {slot_name(instruction.dst)}; out of place the input must stay as it is",
+            )
+        if source and target and source != target and source[0] <= target[-1] and target[0] <= source[-1]:
+            self._tell("self-overlap", number, "reads and writes ranges that overlap without being the same")
+        if rank in self._bare and ((source and source[0] in outputs) or (target and target[0] in outputs)):
+            self._tell(
+                "no-output-buffer",
+                number,
+                f"uses the output buffer of a rank that has no output in {self._collective.name}; "
+                "callers may pass no buffer there",
+            )
+
+    def _tell(self, rule: str, number: int, text: str) -> None:
+        instruction = self._graph.instructions[number]
+        self._found.add(rule, f"{self._graph.name(number)} ({instruction.op.value}) {text}", self._graph.where[number])
+
+    def _check_outputs(self) -> None:
+        for chunk_number, offset, chunk in _slots(self._collective):
+            expected = self._contributions.expected(chunk, offset)
+            for rank, start in _items(chunk.postcondition):
+                place = self._memory.output[rank][start + offset]
+                value = self._state.get(place)
+                if value != expected and value != _UNKNOWN:
+                    self._judge(value, expected, place, f"rank {rank} output[{start + offset}] (chunk {chunk_number})")
+
+    def _judge(self, value: Value | None, expected: Value, place: int, name: str) -> None:
+        """Say how a value differs from the expected one."""
+        writer = self._writer.get(place)
+        where = None if writer is None else self._graph.where[writer]
+        last = "nothing writes it" if where is None else f"last written by {in_words(where)}"
+        wanted = self._contributions.counts(expected)
+        held = self._contributions.counts(value or _UNKNOWN)
+        if value == _TOO_MANY:
+            self._found.add("double-contribution", f"{name} adds up thousands of contributions; {last}", where)
+            return
+        missing = [slot for slot in wanted if slot not in held]
+        double = [slot for slot, count in held.items() if slot in wanted and count > 1]
+        foreign = [slot for slot in held if slot not in wanted]
+        for rule, slots, verb in (
+            ("wrong-result", foreign, "holds what does not belong there,"),
+            ("missing-contribution", missing, "lacks"),
+            ("double-contribution", double, "adds more than once"),
+        ):
+            if slots:
+                self._found.add(rule, f"{name} {verb} {_list(slots)}; {last}", where)
+
+    def _check_inputs(self) -> None:
+        """In place, input slots that are no output slots must end as they began."""
+        if not self._collective.inplace:
+            return
+        for rank, (inputs, outputs) in enumerate(zip(self._memory.input, self._memory.output, strict=True)):
+            for slot, place in enumerate(inputs):
+                writer = self._writer.get(place)
+                if writer is not None and place not in outputs and self._changed(place, self._started):
+                    self._tell(
+                        "input-overwritten",
+                        writer,
+                        f"leaves another value in rank {rank} input[{slot}], which is no output slot and must stay",
+                    )
+
+    def _changed(self, place: int, started: Mapping[int, Value]) -> bool:
+        return self._state.get(place) != started.get(place)
+
+
+def _ranks_without_output(collective: Collective, memory: Memory) -> frozenset[int]:
+    """Ranks where the collective leaves nothing, unless their output lies in their input."""
+    served = {rank for chunk in collective.chunks for rank in chunk.postcondition}
+    return frozenset(
+        rank
+        for rank in range(collective.n_ranks)
+        if rank not in served
+        and not (memory.output[rank] and memory.input[rank] and memory.output[rank][0] in memory.input[rank])
+    )
+
+
+def _list(slots: Sequence[tuple[int, int]]) -> str:
+    shown = ", ".join(f"rank {rank} input[{slot}]" for rank, slot in slots[:4])
+    return shown if len(slots) <= 4 else f"{shown} and {len(slots) - 4} more"
