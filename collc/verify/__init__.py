@@ -16,11 +16,10 @@ from collc.ir.program import Program
 from collc.ir.schedule import Schedule
 from collc.ir.topology import Topology
 from collc.verify.findings import Finding
+from collc.verify.rules import Collector
 
 Level = Topology | Problem | FlowSchedule | Schedule | Program
 T = TypeVar("T", bound=Level)
-
-_SHOWN_PER_RULE = 10
 
 
 def check(value: T) -> T:
@@ -58,19 +57,11 @@ def findings(value: Level, *, fifo_depth: int | None = None) -> tuple[Finding, .
 
 
 def capped(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The first ten findings of each rule, and one more that counts the rest."""
-    by_rule: dict[str, list[Finding]] = {}
-    counts: dict[str, int] = {}
+    """The first findings of each rule, and one more that counts the rest."""
+    collector = Collector()
     for finding in found:
-        counts[finding.rule] = counts.get(finding.rule, 0) + 1
-        if counts[finding.rule] <= _SHOWN_PER_RULE:
-            by_rule.setdefault(finding.rule, []).append(finding)
-    shown: list[Finding] = []
-    for rule, some in by_rule.items():
-        shown += some
-        if counts[rule] > len(some):
-            shown.append(Finding(rule, some[0].severity, f"and {counts[rule] - len(some)} more of this kind"))
-    return tuple(shown)
+        collector.take(finding)
+    return collector.findings()
 
 
 def raise_on_errors(name: str, found: Iterable[Finding]) -> None:

@@ -80,7 +80,7 @@ def _reduce_faults(where: str, tree: Tree, contributors: frozenset[int]) -> Iter
     if missing:
         yield _fault(
             "tree-incomplete",
-            f"{where}: what ranks {_list(missing)} hold never reaches the root, rank {tree.root}",
+            f"{where}: what {_list(missing)} should pass on never reaches the root, rank {tree.root}",
             missing[0],
         )
 
@@ -98,7 +98,7 @@ def _broadcast_faults(where: str, tree: Tree, consumers: frozenset[int]) -> Iter
         reached.add(route.dst)
     missing = sorted(consumers - reached)
     if missing:
-        yield _fault("tree-incomplete", f"{where}: never reaches ranks {_list(missing)}", missing[0])
+        yield _fault("tree-incomplete", f"{where}: never reaches {_list(missing)}", missing[0])
 
 
 def _weight_faults(flow: FlowSchedule) -> Iterator[Finding]:
@@ -124,4 +124,6 @@ def _fault(rule: str, message: str, rank: int) -> Finding:
 def _list(ranks: Sequence[int]) -> str:
     """Ranks for eyes, the first few."""
     shown = ", ".join(map(str, ranks[:8]))
-    return shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"
+    return ("rank " if len(ranks) == 1 else "ranks ") + (
+        shown if len(ranks) <= 8 else f"{shown} and {len(ranks) - 8} more"
+    )

@@ -168,7 +168,60 @@ _MSCCL = {
     ),
 }
 
-RULES: Mapping[str, Rule] = {**_PROGRAM, **_MSCCL}
+_FLOW = {
+    "route-missing": _error("a route uses a link that does not exist", "nothing can cross it"),
+    "route-relay": _error(
+        "a route passes through a GPU", "a GPU in between is a hop of its own: it must receive and send"
+    ),
+    "route-ends": _error("a route does not lead from the rank it names to the other", "the data ends elsewhere"),
+    "tree-incomplete": _error(
+        "a tree leaves out a contributor or a consumer", "the result lacks a part, or a rank lacks the result"
+    ),
+    "tree-double": _error(
+        "a tree gathers from a rank twice or reaches it twice", "a part is counted twice or sent in vain"
+    ),
+    "tree-order": _error(
+        "a tree's edge stands before one that feeds it", "the rank does not hold yet what it is to send"
+    ),
+    "weights": _error("the weights of a chunk's trees do not add to one", "a share of the chunk is lost or sent twice"),
+    "overload": _error(
+        "a link carries more than its bandwidth allows in the stated time", "the claim of speed is false"
+    ),
+    "time": _error("the stated time is longer than any link needs", "the claim of speed is false"),
+    "witness": _error("a bound's witness names what is not there", "it proves nothing"),
+    "bound": _error("a stated bound is not what its witness proves", "the claim of optimality is unproven"),
+    "bound-beaten": _error("the stated time is less than a proven bound", "no schedule can be that fast"),
+}
+
+_SCHEDULE = {
+    "chunk-count": _error("a chunk of a schedule fills several slots", "sends count chunks of one slot"),
+    "not-held": _error("a rank sends a chunk it does not hold at that step", "it sends garbage"),
+    "add-to-nothing": _error("a rank adds to a chunk it does not hold", "it adds to garbage"),
+    "collision": _error("two sends of a step write one place, not both adding", "the later one decides"),
+}
+
+_FILES = {
+    "topology-ranks": _error("a file is for another number of ranks than the topology has", "it is never selected"),
+    "no-route": _error(
+        "a rank sends to one it reaches only through other GPUs", "the connection does not exist or is slow"
+    ),
+    "collective-differs": _error(
+        "a file computes another collective than asked for", "calls are served by another file"
+    ),
+    "demand-differs": _error("a file moves other amounts than the demand asks for", "the result is wrong"),
+    "size-not-served": _warning("a size asked for is not served", "the library silently uses its own algorithm"),
+    "stray-file": _error(
+        "a file in a runtime's directory is not one it reads",
+        "the runtime parses every file of the directory, and creating the communicator fails",
+    ),
+    "overlapping-ranges": _error(
+        "two files of a directory serve the same calls",
+        "some runtimes read directories unsorted: hosts may pick different files, and hang",
+    ),
+    "limit-files": _error("more files in a directory than the runtime loads", "the runtime refuses them or drops some"),
+}
+
+RULES: Mapping[str, Rule] = {**_PROGRAM, **_MSCCL, **_FLOW, **_SCHEDULE, **_FILES}
 
 
 class Collector:
@@ -197,14 +250,17 @@ class Collector:
         place: tuple[int, int] | None = None,
     ) -> None:
         """Take a finding of a rule, at a step of a program or at a line and column."""
-        self._counts[rule] = self._counts.get(rule, 0) + 1
-        if self._counts[rule] > _PER_RULE:
-            return
         if place is None and where is not None:
             place = self._lines.get(where)
         line, column = place or (None, None)
         rank, threadblock, step = where or (None, None, None)
-        self._findings.append(Finding(rule, RULES[rule].severity, message, line, column, rank, threadblock, step))
+        self.take(Finding(rule, RULES[rule].severity, message, line, column, rank, threadblock, step))
+
+    def take(self, finding: Finding) -> None:
+        """Take a finding that is made already."""
+        self._counts[finding.rule] = self._counts.get(finding.rule, 0) + 1
+        if self._counts[finding.rule] <= _PER_RULE:
+            self._findings.append(finding)
 
     def findings(self) -> tuple[Finding, ...]:
         """What was found, in the order it was; at the end how much more there is of each rule."""
