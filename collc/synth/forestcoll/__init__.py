@@ -1,0 +1,144 @@
+"""ForestColl: spanning trees that reach the exact throughput optimum, on any fabric.
+
+Stages, one file each: `scale` (bandwidths -> whole numbers of trees), `balance` (switches get equal
+capacity in and out), `pack` (trees within those capacities; `oracle`, `sets` and `grow` serve it).
+All stages know one thing only: chunks that spread from their roots to all ranks. Reductions are the
+same on the reversed fabric, turned round; all-reduce lays one over the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from collc import cost
+from collc.errors import InputError
+from collc.ir.collective import Problem, make_collective
+from collc.ir.flow import FlowSchedule, Tree
+from collc.ir.topology import Route, Topology
+from collc.synth.forestcoll.balance import balance
+from collc.synth.forestcoll.pack import Packed, pack
+from collc.synth.forestcoll.scale import Instance, scale
+
+# A level of depth costs as much as this many links of scarcity one.
+_DEPTH_COST = 2
+
+
+@dataclass(frozen=True)
+class ForestColl:
+    """Throughput-optimal spanning trees.
+
+    Guarantee: optimal for allgather, reduce_scatter, broadcast and reduce; allreduce is both halves.
+    Supports: allgather, reduce_scatter, allreduce, broadcast, reduce on any fabric with balanced switches.
+    Source: ForestColl (arXiv:2402.06787); packing by lazily learned cuts is our own.
+
+    Attributes:
+        trees_per_rank: k; None takes the least that attains the optimum. Quality does not always
+            rise with k.
+    """
+
+    trees_per_rank: int | None = None
+
+    def supports(self, problem: Problem) -> str | None:
+        """None, or why it does not serve this problem."""
+        n = problem.collective.n_ranks
+        shapes = {(len(chunk.precondition), len(chunk.postcondition)) for chunk in problem.collective.chunks}
+        if n > 1 and shapes not in ({(1, n)}, {(n, 1)}, {(n, n)}):
+            return f"forestcoll spreads or sums over all ranks; {problem.collective.name} does not"
+        return None
+
+    def run(self, problem: Problem) -> FlowSchedule:
+        """Trees at the optimum.
+
+        Raises:
+            InputError: trees_per_rank below one.
+            UnsupportedError: a switch that cannot be balanced, or capacities beyond 64 bits.
+            InfeasibleError: a rank cannot be reached.
+        """
+        if self.trees_per_rank is not None and self.trees_per_rank < 1:
+            raise InputError(f"forestcoll: option trees_per_rank: {self.trees_per_rank}; expected 1 or more")
+        limit = cost.bound(problem)
+        if limit is None:
+            trees: tuple[Tree, ...] = tuple(
+                Tree(index, Fraction(1), chunk.postcondition.ranks[0])
+                for index, chunk in enumerate(problem.collective.chunks)
+            )
+            return FlowSchedule(problem, trees, Fraction(0))
+        trees = self._trees(problem)
+        return FlowSchedule(problem, trees, cost.bandwidth_time(problem, trees), limit)
+
+    def _trees(self, problem: Problem) -> tuple[Tree, ...]:
+        chunks = tuple(enumerate(problem.collective.chunks))
+        n = problem.collective.n_ranks
+        copies = {chunk.precondition.ranks[0]: index for index, chunk in chunks if len(chunk.precondition) == 1}
+        sums = {chunk.postcondition.ranks[0]: index for index, chunk in chunks if len(chunk.postcondition) == 1}
+        if copies:
+            return tuple(
+                Tree(copies[way.root], way.share, way.root, broadcast=way.routes)
+                for way in self._down(problem.topology, tuple(copies))
+            )
+        if sums:
+            return tuple(
+                Tree(sums[way.root], way.share, way.root, reduce=way.routes)
+                for way in self._up(problem.topology, tuple(sums))
+            )
+        # Every rank is root of an equal share of each chunk.
+        ranks = tuple(range(n))
+        pairs = _overlay(self._up(problem.topology, ranks), self._down(problem.topology, ranks))
+        return tuple(
+            Tree(index, up.share / n, up.root, reduce=up.routes, broadcast=down.routes)
+            for index, _ in chunks
+            for up, down in pairs
+        )
+
+    def _down(self, topology: Topology, roots: Sequence[int]) -> list[_Way]:
+        """Ways from each root to all ranks."""
+        n = topology.n_ranks
+        spread = make_collective("allgather", n) if len(roots) == n else make_collective("broadcast", n, root=roots[0])
+        instance = balance(scale(Problem(topology, spread), roots, self.trees_per_rank))
+        return [_way(instance, tree) for tree in pack(instance, _DEPTH_COST)]
+
+    def _up(self, topology: Topology, roots: Sequence[int]) -> list[_Way]:
+        """Ways from all ranks to each root: those of the reversed fabric, walked backwards."""
+        fabric = topology if topology.is_symmetric else topology.reversed()
+        return [way.reversed() for way in self._down(fabric, roots)]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A share of what a root sends or receives, and the routes it takes, in the order of travel."""
+
+    root: int
+    share: Fraction
+    routes: tuple[Route, ...]
+
+    def reversed(self) -> _Way:
+        """The same routes walked from the leaves to the root."""
+        return _Way(self.root, self.share, tuple(route.reversed() for route in reversed(self.routes)))
+
+
+def _way(instance: Instance, tree: Packed) -> _Way:
+    routes = []
+    for path in tree.paths:
+        vertices = (instance.tails[path[0]], *(instance.heads[arc] for arc in path))
+        routes.append(Route(vertices[0], vertices[-1], tuple(instance.names[vertex] for vertex in vertices)))
+    return _Way(tree.root, Fraction(tree.copies, instance.trees[tree.root]), tuple(routes))
+
+
+def _overlay(ups: Sequence[_Way], downs: Sequence[_Way]) -> list[tuple[_Way, _Way]]:
+    """Pairs of equal shares with one root: both halves cut each root's whole at the marks of either."""
+    waiting: dict[int, list[_Way]] = {}
+    for down in reversed(downs):
+        waiting.setdefault(down.root, []).append(down)
+    pairs = []
+    for up in ups:
+        left = up.share
+        while left:
+            down = waiting[up.root].pop()
+            share = min(left, down.share)
+            if down.share > share:
+                waiting[up.root].append(replace(down, share=down.share - share))
+            pairs.append((replace(up, share=share), replace(down, share=share)))
+            left -= share
+    return pairs
