@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,6 +93,9 @@ _MSCCL = {
         "the runtimes read XML by a small reader of their own: no declaration, tabs, single quotes or entities; "
         "where it fails, the communicator cannot be created",
     ),
+    "xml-non-ascii": _warning(
+        "a byte outside ASCII, not in a comment", "the runtimes read bytes and know no encoding; logs show other text"
+    ),
     "xml-bounds": _error(
         "the file has more elements, attributes or characters than the reader holds",
         "its arrays are of fixed length; some are checked, some overflow",
@@ -159,12 +162,24 @@ _MSCCL = {
         "minBytes admits chunks smaller than the protocol can move whole", "parts of a chunk are not updated"
     ),
     "no-calls": _error("the file serves neither in-place nor out-of-place calls", "the file is never selected"),
-    "chunk-counts": _error(
-        "i_chunks, o_chunks and nchunksperloop do not fit the collective", "the runtime reads other data than was meant"
+    "chunk-division": _error(
+        "nchunksperloop is no multiple of the number of ranks, though each rank has its block",
+        "blocks would end inside a chunk, so chunks mix the data of two ranks",
     ),
-    "slow-collective-simple": _warning(
-        "broadcast or reduce with protocol Simple over a network",
-        "host and kernel count the network's steps differently",
+    "chunk-counts": _warning(
+        "i_chunks or o_chunks does not fit the collective and nchunksperloop",
+        "this runtime ignores them, others refuse the file, and the author meant something else",
+    ),
+    "chunk-counts-refused": _error(
+        "i_chunks or o_chunks does not fit the collective and nchunksperloop", "the runtime refuses the file"
+    ),
+    "any-root": _warning(
+        "a collective with a root, in a file that cannot say which",
+        "runtimes select the file whatever root the call names; calls with another root get wrong results",
+    ),
+    "size-not-served": _warning(
+        "a message size that was asked for is not served by the file",
+        "the library falls back to its own algorithm without a word",
     ),
 }
 
@@ -270,3 +285,11 @@ class Collector:
             if count > _PER_RULE
         ]
         return (*self._findings, *more)
+
+
+def collected(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The first findings of each rule, and a count of the rest of each."""
+    found = Collector()
+    for finding in findings:
+        found.take(finding)
+    return found.findings()

@@ -1,0 +1,420 @@
+"""The <gpu> elements of an MSCCL file: threadblocks and steps by the rules of the runtimes' parser.
+
+What the parser does silently is modelled here: a threadblock announces steps by counting as it goes
+(waits of nop steps and fused reductions advance the count), and a waiter is released by the first
+announcement that reaches the number it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from collc.errors import nearest
+from collc.ir.program import Buffer, Gpu, Instruction, Op, Slot, Threadblock
+from collc.runtimes import Runtime
+from collc.verify.rules import Collector
+from collc.verify.xml import Element
+
+_OPS = {
+    "s": Op.SEND,
+    "r": Op.RECV,
+    "rcs": Op.RECV_COPY_SEND,
+    "rrs": Op.RECV_REDUCE_SEND,
+    "rrc": Op.RECV_REDUCE_COPY,
+    "rrcs": Op.RECV_REDUCE_COPY_SEND,
+    "cpy": Op.COPY,
+    "re": Op.REDUCE,
+    "nop": Op.NOP,
+}
+_BUFFERS = {"i": Buffer.INPUT, "o": Buffer.OUTPUT, "s": Buffer.SCRATCH}
+_FUSED_REDUCTIONS = 16  # reductions of a threadblock after which no run goes on (MSCCL_MAX_REDUCE_FUSION)
+_MAX_INT = 2**31 - 1
+
+
+class Reader:
+    """Takes attributes off elements and keeps what was found.
+
+    Attributes:
+        runtime: by whose rules.
+        found: the findings so far.
+        is_complete: whether everything needed for a program was there.
+    """
+
+    def __init__(self, runtime: Runtime, found: Collector) -> None:
+        self.runtime = runtime
+        self.found = found
+        self.is_complete = True
+
+    def text(self, element: Element, key: str) -> str | None:
+        """An attribute, or None with a finding where it is missing."""
+        value = element.attributes.get(key)
+        if value is None:
+            self.is_complete = False
+            self.found.add("attribute-missing", f"<{element.tag}> has no attribute '{key}'", place=element.place)
+        return value
+
+    def number(self, element: Element, key: str, limit: int = _MAX_INT) -> int | None:
+        """A whole number as the runtime reads it, or None with a finding."""
+        text = element.attributes.get(key)
+        if text is None:
+            self.text(element, key)
+            return None
+        value, is_plain = c_number(text)
+        if not is_plain:
+            shown = text if len(text) <= 40 else text[:37] + "..."
+            self.found.add(
+                "xml-number",
+                f'{key}="{shown}" is no plain decimal number; the runtime reads {value}',
+                place=element.place,
+            )
+        if not -limit <= value <= limit:
+            self.is_complete = False
+            self.found.add("attribute-value", f"{key}={value} does not fit; the limit is {limit}", place=element.place)
+            return None
+        return value
+
+    def choice(self, element: Element, key: str, known: Sequence[str]) -> str | None:
+        """An attribute with one of the known values, or None with a finding."""
+        value = self.text(element, key)
+        if value is not None and value not in known:
+            self.is_complete = False
+            self.found.add("attribute-value", f"{key} '{value[:60]}'" + nearest(value[:60], known), place=element.place)
+            return None
+        return value
+
+
+@lru_cache(maxsize=65536)
+def c_number(text: str) -> tuple[int, bool]:
+    """A number by the rules of C with base detection, and whether it is written as a plain decimal.
+
+    >>> c_number("12"), c_number("-1"), c_number("010"), c_number("0x1F"), c_number("7up"), c_number("x")
+    ((12, True), (-1, True), (8, False), (31, False), (7, False), (0, False))
+    """
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and (digits[0] != "0" or text == "0") and len(digits) < 20:
+        return int(text), True
+    head = text.lstrip(" \t\n\v\f\r")
+    sign = -1 if head.startswith("-") else 1
+    head = head[1:] if head[:1] in ("-", "+") else head
+    base = 16 if head[:2].lower() == "0x" else 8 if head[:1] == "0" else 10
+    head = head[2:] if base == 16 else head
+    value = 0
+    for letter in head[:24]:
+        digit = "0123456789abcdef".find(letter.lower())
+        if not 0 <= digit < base:
+            break
+        value = value * base + digit
+    return sign * value, False
+
+
+@dataclass
+class _Step:
+    """A step as it stands in the file."""
+
+    element: Element
+    op: Op
+    src: Slot
+    dst: Slot
+    count: int
+    waits_for: tuple[int, int] | None
+    announces: bool
+    fused: bool = False  # runs together with the reduction before it
+
+
+@dataclass
+class _Block:
+    """A threadblock as it stands in the file.
+
+    Attributes:
+        announced: (count, step) of each announcement, rising.
+    """
+
+    element: Element
+    ident: int
+    send_peer: int | None
+    recv_peer: int | None
+    channel: int
+    steps: list[_Step] = field(default_factory=list)
+    announced: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of the file before its <gpu> elements are read."""
+
+    n_ranks: int
+    n_channels: int
+
+
+def read_gpu(
+    reader: Reader, element: Element, inner: Sequence[Element], shape: Shape
+) -> tuple[Gpu, dict[tuple[int, int, int], tuple[int, int]]] | None:
+    """One <gpu> and the line and column of each of its steps; None where an attribute is missing.
+
+    Args:
+        inner: the elements inside, in document order.
+    """
+    numbers = [reader.number(element, key) for key in ("id", "i_chunks", "o_chunks", "s_chunks")]
+    blocks = [block for block in _read_blocks(reader, inner) if block is not None]
+    if not reader.is_complete or None in numbers:
+        return None
+    rank, i_chunks, o_chunks, s_chunks = (number or 0 for number in numbers)
+    if s_chunks < 0:
+        reader.found.add("attribute-value", f"s_chunks={s_chunks}; expected 0 or more", place=element.place)
+        return None
+    _check_limits(reader, element, rank, blocks, shape)
+    if not _check_ids(reader, element, blocks):
+        return None
+    blocks.sort(key=lambda block: block.ident)
+    declared = {Buffer.INPUT: i_chunks, Buffer.OUTPUT: o_chunks, Buffer.SCRATCH: s_chunks}
+    for block in blocks:
+        _fold(reader, block)
+        _check_steps(reader, block, declared)
+    threadblocks = tuple(_threadblock(reader, block, blocks) for block in blocks)
+    lines = {
+        (rank, block.ident, index): step.element.place for block in blocks for index, step in enumerate(block.steps)
+    }
+    return Gpu(rank, s_chunks, threadblocks), lines
+
+
+def _read_blocks(reader: Reader, inner: Sequence[Element]) -> Iterator[_Block | None]:
+    depth = inner[0].depth if inner else 0
+    block: _Block | None = None
+    for element in inner:
+        if element.depth == depth:
+            if block is not None:
+                yield block
+            block = _read_block(reader, element) if element.tag == "tb" else None
+        elif block is not None and element.tag == "step" and element.depth == depth + 1:
+            step = _read_step(reader, element, len(block.steps))
+            if step is not None:
+                block.steps.append(step)
+    yield block
+
+
+def _read_block(reader: Reader, element: Element) -> _Block | None:
+    ident, send, recv, channel = (reader.number(element, key) for key in ("id", "send", "recv", "chan"))
+    if ident is None or send is None or recv is None or channel is None:
+        return None
+    for key, peer in (("send", send), ("recv", recv)):
+        if peer < -1:
+            reader.found.add("peer", f"{key}={peer}; expected a rank, or -1 for none", place=element.place)
+    return _Block(element, ident, send if send >= 0 else None, recv if recv >= 0 else None, channel)
+
+
+def _read_step(reader: Reader, element: Element, position: int) -> _Step | None:
+    runtime, found = reader.runtime, reader.found
+    keys = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
+    numbers = [reader.number(element, key) for key in keys]
+    kind = reader.text(element, "type")
+    buffers = [reader.choice(element, key, tuple(_BUFFERS)) for key in ("srcbuf", "dstbuf")]
+    if kind is not None and kind not in _OPS:
+        reader.is_complete = False
+        found.add("step-type", f"type '{kind[:40]}'" + nearest(kind[:40], runtime.step_types), place=element.place)
+    if not reader.is_complete or kind is None or buffers[0] is None or buffers[1] is None:
+        return None
+    s, srcoff, dstoff, count, depid, deps, hasdep = (number or 0 for number in numbers)
+    if kind not in runtime.step_types:
+        found.add(
+            "step-type-unsupported",
+            f"type '{kind}': {runtime.name} reads it and then refuses the launch; "
+            f"it runs {', '.join(runtime.step_types)}",
+            place=element.place,
+        )
+    if s != position:
+        found.add("step-order", f"s={s}; expected {position}, its place in the threadblock", place=element.place)
+    if hasdep not in (0, 1):
+        found.add("attribute-value", f"hasdep={hasdep}; expected 0 or 1", place=element.place)
+    if (depid < 0) != (deps < 0):
+        found.add("wait-incomplete", f"depid={depid} with deps={deps}; expected both or neither", place=element.place)
+    return _Step(
+        element,
+        _OPS[kind],
+        Slot(_BUFFERS[buffers[0]], srcoff),
+        Slot(_BUFFERS[buffers[1]], dstoff),
+        count,
+        (depid, deps) if depid >= 0 else None,
+        hasdep == 1,
+    )
+
+
+def _check_limits(reader: Reader, element: Element, rank: int, blocks: list[_Block], shape: Shape) -> None:
+    runtime, found = reader.runtime, reader.found
+    if len(blocks) > runtime.max_threadblocks:
+        found.add(
+            "limit-threadblocks",
+            f"rank {rank} has {len(blocks)} threadblocks; {runtime.name} takes {runtime.max_threadblocks}",
+            place=element.place,
+        )
+    n_elements = 1 + shape.n_ranks + len(blocks) + sum(len(block.steps) for block in blocks)
+    if n_elements > runtime.max_elements:
+        found.add(
+            "limit-elements",
+            f"rank {rank} reads {n_elements} elements; {runtime.name} takes {runtime.max_elements}",
+            place=element.place,
+        )
+    crowds: dict[tuple[int, str], int] = {}
+    for block in blocks:
+        if not 0 <= block.channel < shape.n_channels:
+            found.add(
+                "limit-channels",
+                f"rank {rank} threadblock {block.ident}: chan={block.channel}; nchannels is {shape.n_channels}",
+                place=block.element.place,
+            )
+        if len(block.steps) > runtime.max_steps:
+            found.add(
+                "limit-steps",
+                f"rank {rank} threadblock {block.ident} has {len(block.steps)} steps; "
+                f"{runtime.name} takes {runtime.max_steps}",
+                place=block.element.place,
+            )
+        for peer, verb in ((block.send_peer, "sending"), (block.recv_peer, "receiving")):
+            if peer is not None:
+                crowds[block.channel, verb] = crowds.get((block.channel, verb), 0) + 1
+    for (channel, verb), count in crowds.items():
+        if count > runtime.max_threadblocks_per_channel:
+            found.add(
+                "limit-threadblocks-per-channel",
+                f"rank {rank} has {count} threadblocks {verb} on channel {channel}; "
+                f"{runtime.name} takes {runtime.max_threadblocks_per_channel}",
+                place=element.place,
+            )
+
+
+def _check_ids(reader: Reader, element: Element, blocks: list[_Block]) -> bool:
+    idents = [block.ident for block in blocks]
+    if sorted(idents) == list(range(len(idents))):
+        return True
+    for expected, block in enumerate(sorted(blocks, key=lambda block: block.ident)):
+        if block.ident != expected:
+            reader.found.add(
+                "threadblock-ids",
+                f"threadblock ids are not 0, 1, 2, ...: found {block.ident} where {expected} was due",
+                place=block.element.place,
+            )
+            break
+    return False
+
+
+def _fold(reader: Reader, block: _Block) -> None:
+    """Follow the parser through a threadblock: nop waits, fused reductions, announcements."""
+    waiting: _Step | None = None  # a nop whose wait no step has taken over yet
+    before: _Step | None = None  # the reduction that the next one may join
+    counter = 0  # as the runtime counts steps when it announces them
+    reductions = 0
+    for index, step in enumerate(block.steps):
+        if step.op is Op.NOP:
+            if step.waits_for is not None:
+                waiting = step
+                counter += 1
+            continue
+        step.fused = step.op is Op.REDUCE and before is not None and _is_joined(before, step)
+        if waiting is not None and (step.fused or step.waits_for is None):
+            reader.found.add(
+                "nop-chain",
+                "a nop that waits is followed by a step that does not wait itself (depid); the runtime takes the last "
+                "wait of a chain from that step",
+                place=step.element.place,
+            )
+        if step.fused and before is not None and step.count != before.count:
+            reader.found.add(
+                "reduce-fusion",
+                f"cnt={step.count} after a re with the same buffers and cnt={before.count}: they run as one, "
+                f"and {step.count} is used for both",
+                place=step.element.place,
+            )
+        waiting = None
+        reductions += step.op is Op.REDUCE
+        goes_on = step.op is Op.REDUCE and not step.announces and reductions != _FUSED_REDUCTIONS
+        before = step if goes_on else None
+        if step.announces:
+            block.announced.append((counter, index))
+        counter += 1
+    for step in reversed(block.steps):
+        if step.op is not Op.NOP:
+            break
+        step.waits_for = None  # the parser drops nops at the end
+
+
+def _is_joined(before: _Step, step: _Step) -> bool:
+    return before.dst == step.dst and before.src.buffer is step.src.buffer and step.waits_for is None
+
+
+def _check_steps(reader: Reader, block: _Block, declared: dict[Buffer, int]) -> None:
+    runtime, found = reader.runtime, reader.found
+    for step in block.steps:
+        if step.op is Op.NOP:
+            continue
+        if step.count > runtime.max_count:
+            found.add(
+                "limit-count", f"cnt={step.count}; {runtime.name} takes {runtime.max_count}", place=step.element.place
+            )
+        for used, slot, side in ((step.op.reads_src, step.src, "src"), (step.op.writes_dst, step.dst, "dst")):
+            letter = slot.buffer.value[0]
+            if not -runtime.max_offset - 1 <= slot.offset <= runtime.max_offset:
+                found.add(
+                    "limit-offset",
+                    f"{side}off={slot.offset}; {runtime.name} holds offsets up to {runtime.max_offset}",
+                    place=step.element.place,
+                )
+            elif used and slot.offset >= declared[slot.buffer]:
+                found.add(
+                    "out-of-range",
+                    f"{side}off={slot.offset}; this <gpu> declares {letter}_chunks={declared[slot.buffer]}",
+                    place=step.element.place,
+                )
+
+
+def _threadblock(reader: Reader, block: _Block, blocks: list[_Block]) -> Threadblock:
+    instructions = tuple(
+        Instruction(
+            step.op,
+            step.src if step.op.reads_src else None,
+            step.dst if step.op.writes_dst else None,
+            step.count if step.op is not Op.NOP else 1,
+            _awaited(reader, step, blocks),
+        )
+        for step in block.steps
+    )
+    return Threadblock(block.send_peer, block.recv_peer, block.channel, instructions)
+
+
+def _awaited(reader: Reader, step: _Step, blocks: list[_Block]) -> tuple[tuple[int, int], ...]:
+    """The step whose announcement releases a wait."""
+    if step.waits_for is None:
+        return ()
+    found, (ident, number) = reader.found, step.waits_for
+    if ident > reader.runtime.max_waited_threadblock:
+        found.add(
+            "wait-threadblock-id",
+            f"depid={ident}; {reader.runtime.name} holds ids up to {reader.runtime.max_waited_threadblock}",
+            place=step.element.place,
+        )
+        return ()
+    if ident >= len(blocks) or number >= len(blocks[ident].steps):
+        found.add(
+            "wait-target",
+            f"waits for threadblock {ident} step {number}, which does not exist",
+            place=step.element.place,
+        )
+        return ()
+    block = blocks[ident]
+    for count, index in block.announced:
+        if count >= number:
+            # Reductions that run as one end together, and a nop ends with the step that takes its wait.
+            units = sum(other.op is not Op.NOP and not other.fused for other in block.steps[number + 1 : index + 1])
+            if units > (block.steps[number].op is Op.NOP):
+                found.add(
+                    "wait-announced-late",
+                    f"waits for threadblock {ident} step {number}, which has hasdep=0; step {index} releases it",
+                    place=step.element.place,
+                )
+            return ((ident, index),)
+    found.add(
+        "wait-not-announced",
+        f"waits for threadblock {ident} step {number}, but neither it nor a later step there has hasdep=1",
+        place=step.element.place,
+    )
+    return ()
