@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from collc.errors import InputError
-from collc.ir.collective import Collective, Problem
+from collc.ir.collective import Collective
+from collc.ir.flow import FlowSchedule
+from collc.ir.schedule import Schedule
 
 
 class Buffer(Enum):
@@ -144,18 +146,27 @@ class Program:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program and the calls it is to serve.
+    """A schedule at every level it was taken to, and the calls it is to serve.
 
     Attributes:
-        problem: what was asked.
-        program: what was made of it.
+        flow: the trees as synthesized.
+        schedule, program: what they were lowered to, where the backend asks for it.
         min_bytes, max_bytes: message sizes it serves, both inclusive; None means no upper limit.
         inplace, outofplace: kinds of call it serves.
     """
 
-    problem: Problem
-    program: Program
+    flow: FlowSchedule
+    schedule: Schedule | None = None
+    program: Program | None = None
     min_bytes: int = 0
     max_bytes: int | None = None
-    inplace: bool = False
+    inplace: bool = True
     outofplace: bool = True
+
+    @property
+    def stem(self) -> str:
+        """What its file is called, without an ending; the size range only where there is one."""
+        problem = self.flow.problem
+        topology = "".join(c if c.isascii() and c.isalnum() else "-" for c in problem.topology.name).strip("-")
+        size = "" if self.max_bytes is None else f"-{self.min_bytes}-{self.max_bytes}"
+        return f"{problem.collective.name}-{topology}-{problem.topology.n_ranks}ranks{size}"

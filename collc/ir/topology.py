@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -143,6 +143,27 @@ class Topology:
         links = tuple(Link(link.dst, link.src, link.bandwidth, link.latency) for link in self.links)
         return Topology(
             self.name, self.gpus, self.switches, links, self.hosts, self.reduce, self.multicast, self.ranks_per_device
+        )
+
+    def restricted(self, ranks: Sequence[int]) -> Topology:
+        """The fabric as a process group of these ranks has it: the other GPUs and their links are gone.
+
+        Raises:
+            InputError: a rank does not exist or is named twice.
+        """
+        for rank in ranks:
+            if not 0 <= rank < self.n_ranks:
+                raise InputError(f"rank {rank}: topology '{self.name}' has ranks 0 to {self.n_ranks - 1}")
+        if len(set(ranks)) != len(ranks):
+            raise InputError(f"ranks {list(ranks)}; expected each once")
+        gone = set(self.gpus) - {self.gpus[rank] for rank in ranks}
+        new_rank = {rank: new for new, rank in enumerate(ranks)}
+        hosts = (tuple(sorted(new_rank[rank] for rank in host if rank in new_rank)) for host in self.hosts)
+        return replace(
+            self,
+            gpus=tuple(self.gpus[rank] for rank in ranks),
+            links=tuple(link for link in self.links if link.src not in gone and link.dst not in gone),
+            hosts=tuple(host for host in hosts if host),
         )
 
     @cached_property

@@ -51,7 +51,7 @@ def _fuse_local(gpu: Gpu) -> Gpu:
             fused.append((instruction, [(number, index)]))
             _shrink(fused, uses)
         lists.append(fused)
-    return _renamed(gpu, [threadblock for threadblock in gpu.threadblocks], lists)
+    return _renamed(gpu, list(gpu.threadblocks), lists)
 
 
 def _shrink(fused: list[tuple[Instruction, list[_Name]]], uses: Counter[Slot]) -> None:
@@ -257,7 +257,7 @@ def _advance(
             return progressed
         if instruction.op.sends or instruction.op.receives:
             while moved[me] < instruction.count:
-                if instruction.op.sends and queue[out] >= depth or instruction.op.receives and not queue[into]:
+                if (instruction.op.sends and queue[out] >= depth) or (instruction.op.receives and not queue[into]):
                     return progressed
                 queue[out] += instruction.op.sends
                 queue[into] -= instruction.op.receives

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
@@ -47,7 +47,10 @@ class RoundWeights:
             self._check(self.chunks, slots)
             return self._told(flow, _rounded(flow, self.chunks), self.chunks)
         best, best_chunks = None, 1
-        chunks = 1
+        # With fewer chunks than trees some would get nothing, and their links would stand idle.
+        chunks = min(
+            _power_of_two(max(Counter(tree.chunk for tree in flow.trees).values(), default=1)), self.largest(slots)
+        )
         while chunks * slots <= self.most:
             rounded = _rounded(flow, chunks)
             if best is None or rounded.time < best.time:
@@ -59,6 +62,10 @@ class RoundWeights:
             self._check(1, slots)
             raise AssertionError("unreachable: one chunk was refused")
         return self._told(flow, best, best_chunks)
+
+    def largest(self, slots: int) -> int:
+        """The largest power of two of chunks that fits, one at least."""
+        return 1 << max(1, self.most // slots).bit_length() - 1
 
     def _exact(self, flow: FlowSchedule, slots: int) -> FlowSchedule:
         counts = flow.problem.collective.chunks
@@ -74,7 +81,7 @@ class RoundWeights:
             )
 
     def _told(self, flow: FlowSchedule, rounded: FlowSchedule, chunks: int) -> FlowSchedule:
-        if rounded.time == flow.time:
+        if rounded.time <= flow.time:
             return rounded
         kept = flow.time / rounded.time
         note = (
@@ -82,6 +89,11 @@ class RoundWeights:
             f"{format_rate(1 / flow.time)} GB/s kept ({float(kept):.4f})"
         )
         return replace(rounded, notes=(*rounded.notes, note))
+
+
+def _power_of_two(least: int) -> int:
+    """The smallest power of two that is at least `least`."""
+    return 1 << (max(1, least) - 1).bit_length()
 
 
 def _rounded(flow: FlowSchedule, chunks: int) -> FlowSchedule:

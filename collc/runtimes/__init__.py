@@ -42,6 +42,8 @@ class Runtime:
         fuses_receives: whether receive-and-forward steps may be written.
         max_*: limits; `max_waited_threadblock` is the largest id a step may wait for, `max_elements`
             counts what one rank's parse sees (1 + GPUs + own threadblocks + own steps).
+        counts_all_ranks: collectives whose size, in bytes and in chunks per loop, the runtime takes as
+            ranks times the call's count; for the others it is the call's count alone.
         inplace_flags: "serves": two flags say which calls the file may serve;
             "equals": the inplace flag must equal the call's.
         max_bytes_is_exclusive, max_bytes_unlimited: how the upper end of the size range is read, and
@@ -67,6 +69,7 @@ class Runtime:
     max_elements: int
     max_files: int
     max_name: int
+    counts_all_ranks: tuple[str, ...]
     inplace_flags: Literal["serves", "equals"]
     max_bytes_is_exclusive: bool
     max_bytes_unlimited: int

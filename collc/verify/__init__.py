@@ -6,7 +6,7 @@ Readers of files and the program checker are imported when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from collc.errors import VerificationError
@@ -16,7 +16,8 @@ from collc.ir.program import Program
 from collc.ir.schedule import Schedule
 from collc.ir.topology import Topology
 from collc.verify.findings import Finding
-from collc.verify.rules import Collector
+from collc.verify.report import FileReport, Request
+from collc.verify.rules import collected
 
 Level = Topology | Problem | FlowSchedule | Schedule | Program
 T = TypeVar("T", bound=Level)
@@ -44,24 +45,16 @@ def findings(value: Level, *, fifo_depth: int | None = None) -> tuple[Finding, .
         case FlowSchedule():
             from collc.verify import flow
 
-            return capped(flow.examine(value))
+            return collected(flow.examine(value))
         case Schedule():
             from collc.verify import schedule
 
-            return capped(schedule.examine(value))
+            return collected(schedule.examine(value))
         case Program():
             from collc.verify import program
 
             return program.examine(value, fifo_depth=fifo_depth).findings
     return ()
-
-
-def capped(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The first findings of each rule, and one more that counts the rest."""
-    collector = Collector()
-    for finding in found:
-        collector.take(finding)
-    return collector.findings()
 
 
 def raise_on_errors(name: str, found: Iterable[Finding]) -> None:
@@ -75,3 +68,33 @@ def raise_on_errors(name: str, found: Iterable[Finding]) -> None:
         shown = "; ".join(f"{finding.message} [{finding.rule}]" for finding in errors[:3])
         more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
         raise VerificationError(f"{name}: {shown}{more}")
+
+
+def examine_path(path: str, request: Request | None = None) -> tuple[FileReport, ...]:
+    """The reports on a file, or on every file of a directory, in any format.
+
+    Raises:
+        InputError: it cannot be read, or is in no format collc knows.
+        UnsupportedError: it is in a format that collc does not read yet.
+    """
+    from collc.verify import formats
+
+    return formats.examine(path, request or Request())
+
+
+def check_text(text: str, runtime: str | None, *, name: str, limits: Mapping[str, int] | None = None) -> FileReport:
+    """The report on the text of a file, once there is nothing wrong with it (warnings aside).
+
+    Args:
+        runtime: by whose rules; None for collc's own files.
+        name: what the file will be called, for messages.
+        limits: limit -> value, for a runtime built with others.
+
+    Raises:
+        VerificationError: the runtime would refuse it, or it does the wrong thing.
+    """
+    from collc.verify import formats
+
+    report = formats.examine_bytes(text.encode(), name, Request(runtime=runtime, limits=limits or {}))
+    raise_on_errors(name, report.findings)
+    return report

@@ -1,0 +1,135 @@
+"""Which schedule to keep: every synthesizer that serves the problem is asked, and the best by prediction wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from collc import cost, registry, verify
+from collc.errors import BudgetError, InputError, UnsupportedError
+from collc.ir.collective import Problem
+from collc.ir.flow import FlowSchedule
+from collc.request import Clock, Request
+
+# Two schedules of equal bandwidth are told apart by their time at this size [bytes].
+_TIE_BYTES = 2**20
+
+# A size in a sweep is given to a file only if float32 calls of that size divide into its chunks.
+ELEMENT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A checked flow schedule and who made it."""
+
+    synthesizer: str
+    options: Mapping[str, str]
+    flow: FlowSchedule
+
+    def time_us(self, nbytes: int | None) -> tuple[Fraction, Fraction]:
+        """What is compared: predicted time at a size [us]; without one, time per GB and then latency."""
+        if nbytes is None:
+            return self.flow.time, cost.predict(self.flow, _TIE_BYTES)
+        return cost.predict(self.flow, nbytes), self.flow.time
+
+
+def synthesize(problem: Problem, name: str, options: Mapping[str, str], clock: Clock) -> Candidate:
+    """What one synthesizer makes of a problem, checked.
+
+    Raises:
+        InputError: no such synthesizer or option.
+        UnsupportedError: it does not serve this problem; says why.
+        VerificationError: what it made is wrong (a bug of the synthesizer).
+    """
+    synthesizer = registry.load("synth", name, **options)
+    if reason := synthesizer.supports(problem):
+        raise UnsupportedError(f"{name}: {reason}")
+    flow = clock.run("synthesize", lambda: synthesizer.run(problem))
+    clock.run("verify", lambda: verify.check(flow))
+    return Candidate(name, options, flow)
+
+
+def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, str]]:
+    """The schedules to choose from, best first, and why the others are out.
+
+    Raises:
+        InputError: no such synthesizer or option.
+        UnsupportedError: no synthesizer serves the problem.
+        BudgetError: time ran out before there was any schedule.
+    """
+    if request.synthesizer != "auto":
+        return [synthesize(request.problem, request.synthesizer, request.options, clock)], {}
+    if request.options:
+        raise InputError("options belong to one synthesizer; name it with -s")
+    found: list[Candidate] = []
+    passed_over: dict[str, str] = {}
+    for name in registry.names("synth"):
+        try:
+            found.append(synthesize(request.problem, name, {}, clock))
+        except UnsupportedError as error:
+            passed_over[name] = str(error).removeprefix(f"{name}: ")
+        except BudgetError:
+            if not found:
+                raise
+            passed_over[name] = "time ran out"
+            break
+    if not found:
+        reasons = "; ".join(f"{name}: {why}" for name, why in passed_over.items())
+        raise UnsupportedError(f"no synthesizer serves this: {reasons}")
+    nbytes = request.problem.nbytes
+    found.sort(key=lambda candidate: candidate.time_us(nbytes))
+    for other in found[1:]:
+        passed_over[other.synthesizer] = _why_slower(found[0], other, nbytes)
+    return found, passed_over
+
+
+def _why_slower(best: Candidate, other: Candidate, nbytes: int | None) -> str:
+    (kept, tie), (time, other_tie) = best.time_us(nbytes), other.time_us(nbytes)
+    if time != kept:
+        return f"predicted {float(time / kept):.3g} times the time" if kept else "moves more"
+    return f"as fast, with a latency of {float(other_tie):.4g} us against {float(tie):.4g} us at 1 MiB"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Message sizes and the candidates for them.
+
+    Attributes:
+        ranked: best first; the others are for a runtime that cannot hold the best.
+        low, high: sizes, both inclusive [bytes]; None for all sizes.
+    """
+
+    ranked: tuple[Candidate, ...]
+    low: int | None = None
+    high: int | None = None
+
+
+def ranges(ranked: Sequence[Candidate], sizes: tuple[int, int] | None) -> list[Range]:
+    """The candidates of each size range, best first; ranges touch, and none overlap.
+
+    Args:
+        ranked: best first at the largest size.
+        sizes: least and most [bytes]; None for one range of all sizes.
+    """
+    if sizes is None:
+        return [Range(tuple(ranked))]
+    low, high = sizes
+    found: list[Range] = []
+    for size in _steps(low, high):
+        order = tuple(sorted(ranked, key=lambda one: (not _divides(one, size), one.time_us(size))))
+        if not found or found[-1].ranked[0] is not order[0]:
+            if found:
+                found[-1] = replace(found[-1], high=size - 1)
+            found.append(Range(order, size, high))
+    return found
+
+
+def _steps(low: int, high: int) -> list[int]:
+    """The least size, the powers of two above it, and the largest."""
+    powers = [1 << bits for bits in range(low.bit_length(), high.bit_length() + 1) if low < 1 << bits < high]
+    return [low, *powers, high] if high > low else [low]
+
+
+def _divides(candidate: Candidate, nbytes: int) -> bool:
+    return candidate.flow.problem.collective.size_chunks * ELEMENT_BYTES <= nbytes

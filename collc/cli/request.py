@@ -1,0 +1,184 @@
+"""From the words of `collc synth` to a problem, and on to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from collc.errors import InputError, Place
+from collc.ir.collective import NAMES, Problem, make_collective
+from collc.ir.demand import from_demand, read_demand
+from collc.ir.text import dumps
+from collc.ir.topology import Topology
+from collc.ir.topology_file import open_topology
+from collc.ir.topology_reach import check_reach
+from collc.units import parse_bytes
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for.
+
+    Attributes:
+        problem: at the asked size; in a sweep at the largest.
+        sizes: the sweep (least, most) [bytes], where there is one.
+        warnings: what reading the topology brought up.
+    """
+
+    problem: Problem
+    sizes: tuple[int, int] | None
+    warnings: tuple[str, ...]
+
+
+def open_problem(topology: str, given: dict[str, Any]) -> Asked:
+    """The problem that the arguments describe.
+
+    Raises:
+        InputError: an argument is wrong.
+        InfeasibleError: a GPU cannot reach another.
+    """
+    loaded = open_topology(topology)
+    fabric = loaded.topology
+    if given["ranks"] is not None:
+        fabric = fabric.restricted(parse_ranks(given["ranks"]))
+        check_reach(fabric, Place(topology))
+    sizes = parse_sizes(given["size"])
+    problem = _problem(fabric, given)
+    if problem.nbytes is not None and sizes is not None:
+        raise InputError("-n: the demand matrix already says how many bytes move; give one of them")
+    if problem.nbytes is None and sizes is not None:
+        problem = replace(problem, nbytes=sizes[1])
+    sweep = sizes if sizes is not None and ":" in given["size"] else None
+    return Asked(problem, sweep, loaded.warnings)
+
+
+def _problem(fabric: Topology, given: dict[str, Any]) -> Problem:
+    name, demand = given["collective"], given["demand"]
+    if demand is None:
+        return Problem(fabric, make_collective(name, fabric.n_ranks, root=given["root"]))
+    if name != "alltoallv":
+        raise InputError(
+            f"--demand is for alltoallv, not for {name}" if name in NAMES else f"collective '{name}' is unknown"
+        )
+    if given["root"] is not None:
+        raise InputError("alltoallv has no root")
+    collective, unit = from_demand(read_demand(demand))
+    return Problem(fabric, collective, nbytes=unit * collective.size_chunks)
+
+
+def content(asked: Asked, given: dict[str, Any]) -> dict[str, Any]:
+    """Everything the result depends on, as JSON data."""
+    kept = ("synthesizer", "options", "backend", "inplace", "protocol", "chunks", "instances", "max_channels", "limits")
+    wanted = given["directory"] is not None
+    arguments = {key: given[key] for key in kept}
+    return {"problem": dumps(asked.problem), "sizes": asked.sizes, "files": wanted, **arguments}
+
+
+def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The report and the files.
+
+    Raises:
+        CollcError: as `compile_request`.
+    """
+    from collc.pipeline import compile_request
+    from collc.report import report
+    from collc.request import Clock, Request, Target
+
+    target = None
+    if given["backend"] is not None or given["directory"] is not None:
+        target = Target(
+            given["backend"] or "executor",
+            given["protocol"],
+            _chunks(given["chunks"]),
+            given["instances"],
+            given["inplace"],
+            limits(given),
+        )
+    options = key_values(given["options"], "-o", str)
+    request = Request(asked.problem, given["synthesizer"], options, asked.sizes, target)
+    outcome = compile_request(request, Clock())
+    shown = report(request, outcome, topology)
+    shown["warnings"] = [*asked.warnings, *shown["warnings"]]
+    return shown, {file.name: file.text for file in outcome.files}
+
+
+def limits(given: dict[str, Any]) -> dict[str, int]:
+    """The runtime's limits that the command line sets."""
+    chosen = key_values(given["limits"], "--limit", int)
+    if given["max_channels"] is not None:
+        chosen["channels"] = given["max_channels"]
+    return chosen
+
+
+def parse_ranks(text: str) -> list[int]:
+    """Ranks written as `0,1,4-7`.
+
+    >>> parse_ranks("0,1,4-7")
+    [0, 1, 4, 5, 6, 7]
+
+    Raises:
+        InputError: not of that form.
+    """
+    ranks: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (_is_count(first) and (_is_count(last) or not dash)):
+            raise InputError(f"--ranks '{part.strip()}'; expected ranks and ranges such as 0,1,4-7")
+        if dash and int(last) < int(first):
+            raise InputError(f"--ranks '{part.strip()}'; expected the smaller rank first")
+        ranks += range(int(first), int(last or first) + 1)
+    return ranks
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 7
+
+
+def parse_sizes(text: str | None) -> tuple[int, int] | None:
+    """A size, or a range LO:HI, as (least, most) [bytes].
+
+    >>> parse_sizes("1KiB:1MiB"), parse_sizes("64")
+    ((1024, 1048576), (64, 64))
+
+    Raises:
+        InputError: not of that form, zero, or the larger first.
+    """
+    if text is None:
+        return None
+    low_text, colon, high_text = text.partition(":")
+    low = parse_bytes(low_text)
+    high = parse_bytes(high_text) if colon else low
+    if low < 1:
+        raise InputError(f"-n {text}: a message of no bytes; expected 1 or more")
+    if high < low:
+        raise InputError(f"-n {text}: expected the smaller size first")
+    return low, high
+
+
+def _chunks(text: str) -> Any:
+    if text in ("pow2", "exact"):
+        return text
+    if not _is_count(text) or int(text) < 1:
+        raise InputError(f"--chunks '{text}'; expected pow2, exact or a number")
+    return int(text)
+
+
+def key_values(pairs: Iterable[str], option: str, convert: Callable[[str], Any]) -> dict[str, Any]:
+    """KEY=VALUE words as a dictionary.
+
+    Raises:
+        InputError: a word is not of that form, a key is given twice, or a value is not of its type.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InputError(f"{option} '{pair}'; expected KEY=VALUE")
+        if key in values:
+            raise InputError(f"{option} {key}: given twice")
+        try:
+            values[key] = convert(value)
+        except ValueError:
+            raise InputError(f"{option} {pair}: '{value}' is not a whole number") from None
+    return values

@@ -1,0 +1,231 @@
+"""The road from a problem to files: the only file that knows the order of the stages.
+
+    problem -> synth/NAME -> flow -> round_weights -> lower_flow -> steps -> lower_schedule
+            -> threadblocks -> fuse -> backend/NAME -> text, read back by the runtime's rules
+
+The checker of its level runs after every stage, and the file's on the text, before anybody writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from collc import registry, verify
+from collc.choose import ELEMENT_BYTES, Candidate, Range, candidates, ranges, synthesize
+from collc.errors import UnsupportedError
+from collc.ir.flow import FlowSchedule
+from collc.ir.program import Compiled, Program
+from collc.ir.schedule import Schedule
+from collc.passes.fuse import Fuse
+from collc.passes.lower_flow import LowerFlow
+from collc.passes.lower_schedule import LowerSchedule
+from collc.passes.round_weights import RoundWeights
+from collc.request import Clock, Request, Target
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that was emitted and read back.
+
+    Attributes:
+        name, text: what is to be written.
+        candidate: whose schedule it holds.
+        compiled: what it was written from.
+        report: the reading checker's.
+    """
+
+    name: str
+    text: str
+    candidate: Candidate
+    compiled: Compiled
+    report: Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a request.
+
+    Attributes:
+        best: the schedule kept (in a sweep, that of the largest size).
+        passed_over: synthesizer -> why another was kept.
+        files: empty where none were wanted.
+        warnings: what the user should know, a sentence each.
+        seconds: per stage.
+    """
+
+    best: Candidate
+    passed_over: Mapping[str, str]
+    files: tuple[File, ...]
+    warnings: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+
+def compile_request(request: Request, clock: Clock) -> Outcome:
+    """Synthesize, lower, check, emit and check again.
+
+    Raises:
+        InputError: no such synthesizer or option.
+        UnsupportedError: no synthesizer serves the problem, or the runtime cannot hold any schedule.
+        InfeasibleError: proven impossible.
+        BudgetError: time ran out before there was any schedule.
+        VerificationError: a checker found something wrong (a bug of collc); nothing is to be written.
+    """
+    target = request.target
+    if target is not None and (reason := target.load().supports(request.problem.collective.name)):
+        raise UnsupportedError(reason)
+    ranked, passed_over = candidates(request, clock)
+    found = ranges(ranked, request.sizes)
+    if target is None:
+        best = found[-1].ranked[0]
+        return Outcome(best, passed_over, (), best.flow.notes, clock.seconds)
+    lowered = [_lower_first(one, target, clock, passed_over) for one in found]
+    files = _emit(lowered, target, clock)
+    best = lowered[-1][0]
+    notes = dict.fromkeys([*best.flow.notes, *(note for file in files for note in _notes(file))])
+    return Outcome(best, passed_over, files, tuple(notes), clock.seconds)
+
+
+def _notes(file: File) -> tuple[str, ...]:
+    return file.compiled.program.notes if file.compiled.program else ()
+
+
+# --- lowering -------------------------------------------------------------------------------------
+
+_Lowered = tuple[Candidate, list[Compiled]]
+
+
+def _lower_first(sizes: Range, target: Target, clock: Clock, passed_over: dict[str, str]) -> _Lowered:
+    """The first candidate that the runtime can hold, lowered."""
+    refusals: dict[str, UnsupportedError] = {}
+    for candidate in sizes.ranked:
+        try:
+            return _lower_fitting(candidate, sizes, target, clock)
+        except UnsupportedError as error:
+            refusals[candidate.synthesizer] = error
+            passed_over[candidate.synthesizer] = str(error)
+    raise next(iter(refusals.values()))
+
+
+def _lower_fitting(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> _Lowered:
+    """The candidate lowered; with fewer trees per rank where that is what fits and it was not fixed.
+
+    Raises:
+        UnsupportedError: it does not fit; says which instances or trees per rank would.
+    """
+    try:
+        return candidate, _lower(candidate, sizes, target, clock)
+    except UnsupportedError as error:
+        if target.instances > 1:
+            raise UnsupportedError(f"{error}; {_fewer_instances(candidate, sizes, target, clock)}") from None
+        fewer = _fewer_trees(candidate, sizes, target, clock)
+        if fewer is None:
+            raise
+        return fewer
+
+
+def _fewer_instances(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> str:
+    for instances in range(target.instances - 1, 0, -1):
+        try:
+            _lower(candidate, sizes, replace(target, instances=instances), clock)
+        except UnsupportedError:
+            continue
+        return f"{instances} instance{'s fit' if instances > 1 else ' fits'}"
+    return "not even one instance fits"
+
+
+def _fewer_trees(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> _Lowered | None:
+    problem = candidate.flow.problem
+    known = {option["name"] for option in registry.describe("synth", candidate.synthesizer)["options"]}
+    if "trees_per_rank" not in known or "trees_per_rank" in candidate.options:
+        return None
+    for trees in (8, 4, 2, 1):
+        options = {**candidate.options, "trees_per_rank": str(trees)}
+        try:
+            smaller = synthesize(problem, candidate.synthesizer, options, clock)
+            note = f"trees_per_rank={trees}: the runtime cannot hold more"
+            smaller = replace(smaller, flow=replace(smaller.flow, notes=(*smaller.flow.notes, note)))
+            return smaller, _lower(smaller, sizes, target, clock)
+        except UnsupportedError:
+            continue
+    return None
+
+
+def _lower(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> list[Compiled]:
+    """One entry that serves both kinds of call where one program can, else one for each."""
+    flow = candidate.flow
+    if target.load().level == "flow":
+        return [Compiled(flow, min_bytes=sizes.low or 0, max_bytes=sizes.high)]
+    if target.inplace is not None:
+        kinds = [target.inplace]
+    else:
+        schedule, program = _lower_for(flow, target, False, sizes, clock)
+        called = replace(program, collective=program.collective.called_inplace())
+        found = clock.run("verify", lambda: verify.findings(called))
+        if not any(finding.severity == "error" for finding in found):
+            return [_compiled(flow, schedule, program, sizes, target, (True, True))]
+        kinds = [True, False]
+    made = []
+    for inplace in kinds:
+        schedule, program = _lower_for(flow, target, inplace, sizes, clock)
+        made.append(_compiled(flow, schedule, program, sizes, target, (inplace, not inplace)))
+    return made
+
+
+def _compiled(
+    flow: FlowSchedule,
+    schedule: Schedule,
+    program: Program,
+    sizes: Range,
+    target: Target,
+    calls: tuple[bool, bool],
+) -> Compiled:
+    low = sizes.low
+    if low is None:
+        low = program.collective.size_chunks * target.runtime.protocols[program.protocol].min_chunk_bytes
+    return Compiled(flow, schedule, program, low, sizes.high, *calls)
+
+
+def _lower_for(
+    flow: FlowSchedule, target: Target, inplace: bool, sizes: Range, clock: Clock
+) -> tuple[Schedule, Program]:
+    """The passes in their order, each result checked."""
+    if inplace:
+        flow = replace(flow, problem=replace(flow.problem, collective=flow.problem.collective.called_inplace()))
+    runtime = target.runtime
+    most = runtime.max_offset + 1
+    if sizes.low is not None:
+        most = min(most, max(flow.problem.collective.size_chunks, sizes.low // ELEMENT_BYTES))
+    schedule: Schedule = _passes(
+        flow, clock, RoundWeights(target.chunks, most=most // target.instances), LowerFlow(target.instances)
+    )
+    program: Program = _passes(schedule, clock, LowerSchedule(runtime, target.protocol), Fuse(runtime))
+    return schedule, program
+
+
+def _passes(value: Any, clock: Clock, *passes: Any) -> Any:
+    for one in passes:
+        made = clock.run("lower", lambda one=one, value=value: one.run(value))  # type: ignore[misc]
+        if made is not value:
+            clock.run("verify", lambda made=made: verify.check(made))  # type: ignore[misc]
+        value = made
+    return value
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _emit(lowered: Sequence[_Lowered], target: Target, clock: Clock) -> tuple[File, ...]:
+    """The texts, each read back by the rules of whoever will read it."""
+    backend = target.load()
+    files = []
+    for candidate, entries in lowered:
+        for compiled in entries:
+            for name, text in clock.run("emit", lambda compiled=compiled: backend.emit([compiled])).items():  # type: ignore[misc]
+                report = clock.run(
+                    "verify",
+                    lambda text=text, name=name: verify.check_text(text, target.rules, name=name, limits=target.limits),  # type: ignore[misc]
+                )
+                files.append(File(name, text, candidate, compiled, report))
+    return tuple(files)
