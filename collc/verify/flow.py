@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from collc.ir.collective import Chunk
@@ -18,22 +18,28 @@ from collc.verify.witness import bound_faults
 def examine(flow: FlowSchedule) -> Iterator[Finding]:
     """Everything that is wrong with a flow schedule, lazily."""
     problem = flow.problem
-    table = problem.collective.chunks
     ranks = _RankSets()
-    # Whole numbers of one unit: adding Fractions one by one is ten times slower.
-    unit = math.lcm(*(tree.weight.denominator for tree in flow.trees))
-    loads: Counter[Route] = Counter()
     for index, tree in enumerate(flow.trees):
-        yield from _tree_faults(index, tree, table[tree.chunk], ranks)
-        load = table[tree.chunk].count * tree.weight.numerator * (unit // tree.weight.denominator)
-        for route in tree.reduce + tree.broadcast:
-            loads[route] += load
+        yield from _tree_faults(index, tree, problem.collective.chunks[tree.chunk], ranks)
     yield from _weight_faults(flow)
+    loads, share = traffic(flow)
     yield from route_faults(problem.topology, loads)
-    share = Fraction(1, unit * problem.collective.size_chunks)
     yield from time_faults(problem.topology, add_up(loads), share, flow.time)
     if flow.bound is not None:
         yield from bound_faults(problem, flow.bound, flow.time)
+
+
+def traffic(flow: FlowSchedule) -> tuple[Mapping[Route, int], Fraction]:
+    """Load of each route in whole units, and the unit [share of the message]."""
+    collective = flow.problem.collective
+    # Whole numbers of one unit: adding Fractions one by one is ten times slower.
+    unit = math.lcm(*(tree.weight.denominator for tree in flow.trees))
+    loads: Counter[Route] = Counter()
+    for tree in flow.trees:
+        load = collective.chunks[tree.chunk].count * tree.weight.numerator * (unit // tree.weight.denominator)
+        for route in tree.reduce + tree.broadcast:
+            loads[route] += load
+    return loads, Fraction(1, unit * collective.size_chunks)
 
 
 class _RankSets:

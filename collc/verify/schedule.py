@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
 
@@ -16,9 +16,7 @@ from collc.verify.links import add_up, route_faults, time_faults
 def examine(schedule: Schedule) -> Iterator[Finding]:
     """Everything that is wrong with a schedule, lazily."""
     problem = schedule.problem
-    loads: Counter[Route] = Counter()
-    for send in schedule.sends:
-        loads[send.route] += send.count
+    loads, share = traffic(schedule)
     yield from route_faults(problem.topology, loads)
     n_ranks = problem.topology.n_ranks
     if any(not (0 <= route.src < n_ranks and 0 <= route.dst < n_ranks) for route in loads):
@@ -29,8 +27,15 @@ def examine(schedule: Schedule) -> Iterator[Finding]:
                 "chunk-count", "error", f"chunk {index} fills {chunk.count} slots; a schedule's fill one each"
             )
     yield from _Replay(schedule).run()
-    share = Fraction(1, problem.collective.size_chunks)
     yield from time_faults(problem.topology, add_up(loads), share, schedule.time)
+
+
+def traffic(schedule: Schedule) -> tuple[Mapping[Route, int], Fraction]:
+    """Load of each route in chunks, and what a chunk is [share of the message]."""
+    loads: Counter[Route] = Counter()
+    for send in schedule.sends:
+        loads[send.route] += send.count
+    return loads, Fraction(1, schedule.problem.collective.size_chunks)
 
 
 class _Replay:

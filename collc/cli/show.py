@@ -1,0 +1,134 @@
+"""A check's result for eyes and as the contract's JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+from collc.units import format_bytes, format_rate
+from collc.verify.findings import Finding
+from collc.verify.report import FileReport, Served
+from collc.verify.rules import RULES
+
+_EXCERPT = 100  # columns of a source line that are shown
+_LINKS = 3  # busiest links that are named
+
+
+def document(reports: Sequence[FileReport], *, strict: bool) -> dict[str, Any]:
+    """The contract's JSON document."""
+    files = [_file(report, strict=strict) for report in reports]
+    return {"files": files, "ok": all(entry["ok"] for entry in files)}
+
+
+def _file(report: FileReport, *, strict: bool) -> dict[str, Any]:
+    return {
+        "path": report.path,
+        "format": report.format,
+        "ok": report.ok(strict=strict),
+        "collective": report.collective,
+        "ranks": report.ranks,
+        "in_place": report.in_place,
+        "findings": [asdict(finding) for finding in report.findings],
+        "fifo_depth_needed": report.fifo_depth_needed,
+        "algbw_GBps": _number(report.algbw),
+        "bound_algbw_GBps": _number(report.bound_algbw),
+        "algbw_exact": _exact(report.algbw),
+        "bound_exact": _exact(report.bound_algbw),
+        "runtime": report.runtime,
+        "runtime_guessed": report.guessed,
+        "out_of_place": report.out_of_place,
+        "min_bytes": report.min_bytes,
+        "max_bytes": report.max_bytes,
+        "channels": report.channels,
+        "protocol": report.protocol,
+        "links": [[src, dst, str(share)] for (src, dst), share in report.loads.items()],
+        "sizes": [{"bytes": s.nbytes, "served": s.reason is None, "reason": s.reason} for s in report.served],
+    }
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _exact(value: Fraction | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def text(report: FileReport, *, strict: bool) -> str:
+    """What was found in a file, with the lines it was found in."""
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    warnings = len(report.findings) - errors
+    verdict = "ok" if report.ok(strict=strict) else "wrong"
+    counts = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((errors, "error"), (warnings, "warning")) if n]
+    lines = [f"{report.path}: {verdict}{' (' + ', '.join(counts) + ')' if counts else ''}"]
+    lines += [f"  {line}" for line in (_summary(report), *_figures(report)) if line]
+    source = report.source.splitlines() if any(finding.line for finding in report.findings) else []
+    for finding in report.findings:
+        lines += _finding(report, finding, source)
+    return "\n".join(lines)
+
+
+def _summary(report: FileReport) -> str:
+    """What the file is, in one line."""
+    parts = [report.format]
+    if report.runtime:
+        parts.append(f"read as {report.runtime} would" + (" (guessed; see --runtime)" if report.guessed else ""))
+    if report.collective:
+        parts.append(f"{report.collective} on {report.ranks} ranks")
+    kinds = [word for word, served in (("in place", report.in_place), ("out of place", report.out_of_place)) if served]
+    parts.append(" and ".join(kinds))
+    if report.min_bytes is not None:
+        end = "any size above" if report.max_bytes is None else format_bytes(report.max_bytes)
+        parts.append(f"{format_bytes(report.min_bytes)} to {end}")
+    if report.fifo_depth_needed is not None:
+        parts.append(f"needs queues of depth {report.fifo_depth_needed}")
+    return ", ".join(part for part in parts if part)
+
+
+def _figures(report: FileReport) -> list[str]:
+    """Bandwidth, the busiest links, and the sizes asked for."""
+    lines = []
+    if report.algbw:
+        line = f"algbw {format_rate(report.algbw)} GB/s by the load of links"
+        if report.bound_algbw:
+            share = float(report.algbw / report.bound_algbw)
+            line += f"; the optimum is {format_rate(report.bound_algbw)} GB/s ({share:.1%} of it)"
+        lines.append(line)
+    busiest = sorted(report.loads.items(), key=lambda item: (-item[1], item[0]))[:_LINKS]
+    if busiest:
+        shown = ", ".join(f"{src} -> {dst} {float(share):.4g}" for (src, dst), share in busiest)
+        lines.append(f"links that carry most, in messages: {shown}")
+    return [*lines, *(_served(served) for served in report.served)]
+
+
+def _served(served: Served) -> str:
+    outcome = f"not served: {served.reason}" if served.reason else "served"
+    return f"{format_bytes(served.nbytes)}: {outcome}"
+
+
+def _finding(report: FileReport, finding: Finding, source: Sequence[bytes]) -> list[str]:
+    """A finding, and the line it is about with a mark under the column."""
+    place = report.path + "".join(f":{number}" for number in (finding.line, finding.column) if number is not None)
+    lines = [f"{place}: {finding.severity} [{finding.rule}] {finding.message}"]
+    if finding.line is not None and 0 < finding.line <= len(source):
+        line = source[finding.line - 1].decode("utf-8", "replace").replace("\t", " ")
+        column = finding.column or len(line) - len(line.lstrip()) + 1
+        start = max(0, column - 1 - _EXCERPT // 2) if len(line) > _EXCERPT else 0
+        shown = "".join(c if c.isprintable() else "?" for c in line[start : start + _EXCERPT])
+        lines += [f"  {finding.line:>5} | {shown}", f"        | {' ' * (column - 1 - start)}^"]
+    return lines
+
+
+def rules_text() -> str:
+    """Every rule: id, severity, what it says and why it matters."""
+    return "\n".join(
+        f"{name} ({rule.severity})\n  {rule.meaning}.\n  Why: {rule.why}." for name, rule in sorted(RULES.items())
+    )
+
+
+def rules_json() -> str:
+    """Every rule, as data."""
+    return json.dumps([{"rule": name, **asdict(rule)} for name, rule in sorted(RULES.items())], indent=2)

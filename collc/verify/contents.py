@@ -1,0 +1,174 @@
+"""Checks what one file holds, against the rules of its format and against what was asked of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from collc import runtimes
+from collc.errors import InputError, Place
+from collc.ir import text
+from collc.ir.collective import Collective, Problem
+from collc.ir.flow import FlowSchedule
+from collc.ir.program import Program
+from collc.ir.schedule import Schedule
+from collc.ir.topology import Topology
+from collc.verify import flow, msccl, program, schedule
+from collc.verify.fit import Fit, program_on, routes_on
+from collc.verify.report import FileReport, Request, Served
+from collc.verify.rules import Collector, collected
+
+_FORMATS: dict[type, str] = {
+    Topology: "collc-topology",
+    Problem: "collc-problem",
+    FlowSchedule: "collc-flow",
+    Schedule: "collc-schedule",
+    Program: "collc-program",
+}
+_OnFabric = Callable[[Topology], Fit]
+
+
+def examine_own(raw: bytes, path: str, request: Request) -> FileReport:
+    """One of collc's own documents, checked by its level's checker.
+
+    Raises:
+        InputError: it is no such document; names the field.
+    """
+    try:
+        value = text.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"is not UTF-8: {error.reason} at byte {error.start}", Place(path)) from None
+    except InputError as error:
+        raise InputError(error.message, Place(path)) from None
+    report = FileReport(path, _FORMATS[type(value)], source=raw)
+    match value:
+        case Problem():
+            return _held_against(_computes(report, value.collective), request, None)
+        case FlowSchedule():
+            return _held_against(
+                _of_flow(report, value, request), request, lambda on: routes_on(*flow.traffic(value), on)
+            )
+        case Schedule():
+            report = replace(report, findings=collected(schedule.examine(value)), algbw=_rate(value.time))
+            report = _computes(report, value.problem.collective)
+            return _held_against(report, request, lambda on: routes_on(*schedule.traffic(value), on))
+        case Program():
+            return _held_against(_of_program(report, value, request), request, lambda on: program_on(value, on))
+    return report
+
+
+def _of_flow(report: FileReport, value: FlowSchedule, request: Request) -> FileReport:
+    # A bound holds on the fabric it was made for and on no other.
+    is_there = request.topology in (None, value.problem.topology)
+    bound = value.bound if is_there else None
+    return replace(
+        _computes(report, value.problem.collective),
+        findings=collected(flow.examine(value)),
+        algbw=_rate(value.time),
+        bound_algbw=_rate(bound.time) if bound else None,
+    )
+
+
+def _of_program(report: FileReport, value: Program, request: Request) -> FileReport:
+    examined = program.examine(value, fifo_depth=request.fifo_depth)
+    return replace(
+        _computes(report, value.collective),
+        findings=examined.findings,
+        in_place=value.collective.inplace,
+        out_of_place=not value.collective.inplace,
+        channels=value.n_channels,
+        protocol=value.protocol,
+        fifo_depth_needed=examined.fifo_depth_needed,
+    )
+
+
+def _computes(report: FileReport, collective: Collective) -> FileReport:
+    return replace(report, collective=collective.name, ranks=collective.n_ranks, table=collective)
+
+
+# --- MSCCL XML -----------------------------------------------------------------------------------
+
+
+def examine_xml(raw: bytes, path: str, request: Request) -> FileReport:
+    """An MSCCL XML, read by the rules of a runtime and run on symbolic data."""
+    name = request.runtime or _guess(raw)
+    runtime = runtimes.load(name).with_limits(request.limits)
+    examined = msccl.examine(
+        raw, runtime, fifo_depth=request.fifo_depth, max_channels=request.max_channels, nbytes=request.sizes
+    )
+    report = FileReport(
+        path,
+        "msccl-xml",
+        examined.findings,
+        runtime=name,
+        guessed=request.runtime is None,
+        fifo_depth_needed=examined.fifo_depth_needed,
+        source=raw,
+    )
+    file = examined.file
+    if file is None:
+        return report
+    report = replace(
+        report,
+        collective=file.collective,
+        ranks=file.n_ranks,
+        table=file.programs[0].collective if file.programs else None,
+        in_place=file.inplace,
+        out_of_place=file.outofplace,
+        min_bytes=file.min_bytes,
+        max_bytes=file.max_bytes,
+        channels=file.n_channels,
+        protocol=file.protocol,
+        served=tuple(Served(nbytes, msccl.why_not_served(file, nbytes)) for nbytes in request.sizes),
+    )
+    # Where both kinds of call are served, they differ in memory alone, not in what crosses the links.
+    on_fabric = (lambda on: program_on(file.programs[0], on, file.lines)) if file.programs else None
+    return _held_against(report, request, on_fabric)
+
+
+def _guess(raw: bytes) -> str:
+    """The runtime a file was made for: the first one does not know these attributes, the others need them."""
+    tag = re.search(rb"<algo\b[^>]*", raw)
+    is_later = tag is not None and re.search(rb"\b(outofplace|minBytes)\s*=", tag[0])
+    return "executor" if is_later else "classic"
+
+
+# --- what was asked for --------------------------------------------------------------------------
+
+
+def _held_against(report: FileReport, request: Request, on_fabric: _OnFabric | None) -> FileReport:
+    """The report, with what was asked for and is not there."""
+    found = Collector()
+    if request.collective and report.collective and report.collective != request.collective:
+        found.add("collective-differs", f"computes {report.collective}; asked for {request.collective}")
+    if request.demand and report.table and not _moves_as(report.table, request.demand):
+        found.add("demand-differs", "moves other amounts between ranks than the demand asks for")
+    if request.topology and on_fabric:
+        fit = on_fabric(request.topology)
+        for finding in fit.findings:
+            found.take(finding)
+        # Traffic that has no route is on no link, so there is no time to speak of.
+        report = replace(report, algbw=None if fit.findings else _rate(fit.time), loads=fit.loads)
+    return replace(report, findings=(*report.findings, *found.findings()))
+
+
+def _moves_as(collective: Collective, demand: Collective) -> bool:
+    """Whether two collectives move the same shares of their size from rank to rank."""
+    return _moved(collective) == _moved(demand)
+
+
+def _moved(collective: Collective) -> dict[tuple[object, object], Fraction]:
+    """(contributors, consumers) -> share of everything that moves between them."""
+    total = sum(chunk.count for chunk in collective.chunks)
+    moved: dict[tuple[object, object], Fraction] = {}
+    for chunk in collective.chunks:
+        ends = tuple(chunk.precondition.ranks), tuple(chunk.postcondition.ranks)
+        moved[ends] = moved.get(ends, Fraction()) + Fraction(chunk.count, total)
+    return moved
+
+
+def _rate(time: Fraction) -> Fraction | None:
+    """The bandwidth [GB/s] of a time [s/GB]; None where nothing moves."""
+    return 1 / time if time else None

@@ -1,0 +1,146 @@
+"""A schedule against a fabric: only links that exist are used, and how loaded each is.
+
+A program names peers, not links. Its traffic is laid on the shortest routes through switches,
+evenly where there are several, as a fabric's own routing does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from collc.ir.program import Program
+from collc.ir.topology import Route, Topology
+from collc.verify.findings import Finding
+from collc.verify.links import add_up, route_faults
+from collc.verify.rules import Collector, collected
+
+Hop = tuple[str, str]
+Lines = Mapping[tuple[int, int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a schedule lies on a fabric.
+
+    Attributes:
+        findings: what does not fit.
+        loads: (src, dst) -> share of the message that crosses the link.
+        time: of the busiest link [s/GB of message size].
+    """
+
+    findings: tuple[Finding, ...]
+    loads: Mapping[Hop, Fraction]
+    time: Fraction
+
+
+def program_on(program: Program, topology: Topology, lines: Lines | None = None) -> Fit:
+    """A program on a fabric.
+
+    Args:
+        lines: (rank, threadblock, step) -> line and column, for findings in a file.
+    """
+    found = Collector(lines)
+    n_ranks, n_there = program.collective.n_ranks, topology.n_ranks
+    if n_ranks != n_there:
+        found.add("topology-ranks", f"made for {n_ranks} ranks; topology '{topology.name}' has {n_there}")
+        return Fit(found.findings(), {}, Fraction())
+    traffic, first = _traffic(program)
+    ways = _Ways(topology)
+    total: dict[Hop, Fraction] = {}
+    for (src, dst), count in traffic.items():
+        shares = ways.shares(src, dst)
+        if not shares:
+            ends = f"'{topology.gpus[src]}' to '{topology.gpus[dst]}'"
+            message = f"rank {src} sends to rank {dst}, but no way from {ends} runs through switches alone"
+            found.add("no-route", message, first[src, dst])
+        for hop, share in shares.items():
+            total[hop] = total.get(hop, Fraction()) + count * share
+    return _fit(topology, found.findings(), total, program.collective.size_chunks)
+
+
+def _traffic(program: Program) -> tuple[Counter[tuple[int, int]], dict[tuple[int, int], tuple[int, int, int]]]:
+    """Chunks from rank to rank, and the first step (rank, threadblock, step) that sends there."""
+    traffic: Counter[tuple[int, int]] = Counter()
+    first: dict[tuple[int, int], tuple[int, int, int]] = {}
+    ranks = range(program.collective.n_ranks)
+    for gpu in program.gpus:
+        for index, threadblock in enumerate(gpu.threadblocks):
+            peer = threadblock.send_peer
+            if peer is None or peer not in ranks:
+                continue  # where it sends all the same, the program checker says so
+            pair = gpu.rank, peer
+            sends = [step for step, instruction in enumerate(threadblock.instructions) if instruction.op.sends]
+            for step in sends:
+                traffic[pair] += threadblock.instructions[step].count
+                first.setdefault(pair, (gpu.rank, index, step))
+    return traffic, first
+
+
+def routes_on(loads: Mapping[Route, int], unit: Fraction, topology: Topology) -> Fit:
+    """Routed traffic on a fabric that may be another than it was made for.
+
+    Args:
+        loads: route -> load [units].
+        unit: one unit of load [share of the message].
+    """
+    findings = collected(route_faults(topology, loads))
+    total = {hop: load * unit for hop, load in add_up(loads).items() if hop in topology.link}
+    return _fit(topology, findings, total, 1)
+
+
+def _fit(topology: Topology, findings: tuple[Finding, ...], total: Mapping[Hop, Fraction], size_chunks: int) -> Fit:
+    loads = {hop: load / size_chunks for hop, load in sorted(total.items())}
+    time = max((load / topology.link[hop].bandwidth for hop, load in loads.items()), default=Fraction())
+    return Fit(findings, loads, time)
+
+
+class _Ways:
+    """The shortest routes from a rank through switches, found once for each rank that sends."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._found: dict[int, dict[str, tuple[int, list[str]]]] = {}
+
+    def shares(self, src: int, dst: int) -> dict[Hop, Fraction]:
+        """Link -> share of the traffic, every shortest route taking the same; empty where there is none."""
+        if src not in self._found:
+            self._found[src] = self._search(self._topology.gpus[src])
+        found = self._found[src]
+        target = self._topology.gpus[dst]
+        if target not in found or src == dst:
+            return {}
+        shares: dict[Hop, Fraction] = {}
+        layer = {target: Fraction(1)}
+        while layer:
+            before: dict[str, Fraction] = {}
+            for vertex, share in layer.items():
+                n_routes, feeders = found[vertex]
+                for feeder in feeders:
+                    part = share if len(feeders) == 1 else share * found[feeder][0] / n_routes
+                    shares[feeder, vertex] = part
+                    before[feeder] = before.get(feeder, Fraction()) + part
+            layer = before
+        return shares
+
+    def _search(self, start: str) -> dict[str, tuple[int, list[str]]]:
+        """Vertex -> (number of shortest routes to it, the vertices before it on them); breadth first."""
+        found: dict[str, tuple[int, list[str]]] = {start: (1, [])}
+        layer = [start]
+        while layer:
+            reached: dict[str, list[str]] = {}
+            for vertex in layer:
+                for head in self._onward(vertex, start):
+                    if head not in found:
+                        reached.setdefault(head, []).append(vertex)
+            for head, feeders in reached.items():
+                found[head] = sum(found[feeder][0] for feeder in feeders), feeders
+            layer = list(reached)
+        return found
+
+    def _onward(self, vertex: str, start: str) -> Iterator[str]:
+        """Where a route may go on: GPUs do not forward."""
+        if vertex == start or vertex not in self._topology.rank_of:
+            yield from self._topology.successors[vertex]

@@ -1,0 +1,96 @@
+"""What is asked of a file, and what a check of it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from collc.ir.collective import Collective
+from collc.ir.topology import Topology
+from collc.verify.findings import Finding
+
+# Formats that are recognised, and what is said of them until there are readers.
+LATER: Mapping[str, str] = {
+    "mscclpp": "an MSCCL++ execution plan; collc does not read these yet",
+    "tuner": "a tuner table; collc does not read these yet",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a file is to be held against.
+
+    Attributes:
+        runtime: the consumer; None guesses it from the file.
+        topology: the fabric it is to run on.
+        collective: the name of what it is to compute.
+        demand: the amounts it is to move, for all-to-all-v.
+        fifo_depth: transfers a connection holds; None takes the protocol's.
+        max_channels: channels the communicator has.
+        limits: limit -> value, for a runtime built with others.
+        sizes: message sizes it is to serve [bytes].
+    """
+
+    runtime: str | None = None
+    topology: Topology | None = None
+    collective: str | None = None
+    demand: Collective | None = None
+    fifo_depth: int | None = None
+    max_channels: int | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Served:
+    """Whether a file serves a message of some size, and why not."""
+
+    nbytes: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """What a check of one file says.
+
+    Attributes:
+        path: as given; what follows it inside a directory is appended.
+        format: such as "msccl-xml", "collc-flow"; "unknown" for a stray file.
+        runtime: whose rules it was read by, and whether that was a guess.
+        collective, ranks: what it says it computes, and for how many.
+        table: the chunks of that collective, where the file could be understood.
+        in_place, out_of_place: kinds of call it serves.
+        min_bytes, max_bytes: message sizes it serves, inclusive; None: no upper limit.
+        fifo_depth_needed: the least queue depth at which it cannot deadlock.
+        algbw: large-message limit by the load of links [GB/s].
+        bound_algbw: no schedule can be faster [GB/s].
+        loads: (src, dst) -> share of the message that crosses the link.
+        served: the sizes asked for.
+        source: the bytes read, for excerpts.
+    """
+
+    path: str
+    format: str
+    findings: tuple[Finding, ...] = ()
+    runtime: str | None = None
+    guessed: bool = False
+    collective: str | None = None
+    ranks: int | None = None
+    table: Collective | None = field(default=None, repr=False)
+    in_place: bool | None = None
+    out_of_place: bool | None = None
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    channels: int | None = None
+    protocol: str | None = None
+    fifo_depth_needed: int | None = None
+    algbw: Fraction | None = None
+    bound_algbw: Fraction | None = None
+    loads: Mapping[tuple[str, str], Fraction] = field(default_factory=dict, repr=False)
+    served: tuple[Served, ...] = ()
+    source: bytes = field(default=b"", repr=False, compare=False)
+
+    def ok(self, *, strict: bool = False) -> bool:
+        """Whether there are no errors (and, strictly, no warnings)."""
+        return not any(strict or finding.severity == "error" for finding in self.findings)
