@@ -12,12 +12,25 @@ import collc
 from collc.errors import InputError, Place, nearest
 from collc.ir.topology import Topology
 from collc.ir.topology_build import build
+from collc.ir.topology_dump import dumps_yaml
 from collc.ir.topology_reach import check_reach
-from collc.ir.topology_read import Parameter, read
+from collc.ir.topology_read import read
 from collc.ir.topology_schema import example, schema
+from collc.ir.topology_values import Parameter
 from collc.ir.yaml import compose
 
-__all__ = ["Loaded", "Parameter", "example", "load", "load_text", "open_topology", "parameters", "schema", "shipped"]
+__all__ = [
+    "Loaded",
+    "Parameter",
+    "dumps_yaml",
+    "example",
+    "load",
+    "load_text",
+    "open_topology",
+    "parameters",
+    "schema",
+    "shipped",
+]
 
 MAX_BYTES = 8 * 2**20
 _OVERRIDES = re.compile(r"[^=:/\\]*=[^:]*")
@@ -81,7 +94,7 @@ def _loaded(text: str, file: str, stem: str, overrides: Mapping[str, str], refer
     except InputError as error:
         raise error if error.place else InputError(error.message, Place(file)) from None
     check_reach(topology, Place(file))
-    return Loaded(topology, declared.doc, declared.parameters, declared.sources, warnings)
+    return Loaded(topology, declared.doc, declared.parameters, declared.sources(), warnings)
 
 
 def shipped() -> tuple[str, ...]:
