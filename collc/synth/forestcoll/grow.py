@@ -15,6 +15,8 @@ from collc.synth.forestcoll.sets import TightSets
 _UNSEEN = 1 << 62
 # Link costs are whole multiples of 1 / _COST, so that they are the same on every machine.
 _COST = 1 << 10
+# Labels mended in one search, per vertex, before the next search is the better remedy.
+_MENDS = 8
 
 
 class Growth:
@@ -31,7 +33,7 @@ class Growth:
         self.depth: list[int] = []
         self.paths: list[tuple[int, ...]] = []
         self.copies = 0
-        self._n_left = self._n_trees = 0
+        self._n_left = self._n_trees = self._n_mends = 0
         self._label: list[int] = []
         self._via: list[int] = []
         self._waiting: list[tuple[int, int]] = []
@@ -71,6 +73,7 @@ class Growth:
         self._label = [_UNSEEN] * len(self.depth)
         self._via = [-1] * len(self.depth)
         self._waiting = []
+        self._n_mends = 0
         for rank in self.reached:
             self._settle(rank)
         while self._waiting and self._n_left:
@@ -124,18 +127,25 @@ class Growth:
 
     def _path_to(self, vertex: int) -> tuple[int, ...] | None:
         """The labelled path, or None after mending the label of where it no longer holds."""
-        path = []
+        path: list[int] = []
         at = vertex
         while self.depth[at] < 0:
             arc = self._via[at]
             if arc < 0 or not self._is_open(arc):
                 self._mend(at, vertex)
                 return None
+            if arc in path:
+                # Mended labels rise, and an older, lower one may then point in a circle.
+                self._mend(vertex, vertex)
+                return None
             path.append(arc)
             at = self._instance.tails[arc]
         return tuple(reversed(path))
 
     def _mend(self, broken: int, vertex: int) -> None:
+        self._n_mends += 1
+        if self._n_mends > _MENDS * len(self.depth):
+            return
         if not self._relabel(broken):
             if broken != vertex:
                 self._relabel(vertex)
