@@ -15,8 +15,14 @@ help: ## print these targets
 
 install: .venv/installed ## create .venv with collc and its development tools
 
-demo: .venv/installed ## set up what is needed and run the main job: real topologies in, verified files out
-	$(BIN)/python tests/demo.py
+demo: .venv/installed ## set up what is needed and run the main job: real topologies in, verified files out (out/)
+	@set -e; for collective in allgather reduce_scatter allreduce; do \
+	  $(BIN)/collc synth dgx-a100:hosts=2 -c $$collective -b executor -d out/executor; \
+	  $(BIN)/collc synth mi250:hosts=1 -c $$collective -b rccl -d out/rccl; \
+	  $(BIN)/collc synth mi250:hosts=2 -c $$collective -b rccl -d out/rccl; \
+	  $(BIN)/collc synth torus2d:dims=4x4 -c $$collective --in-place -b classic -d out/classic; \
+	done
+	@set -e; for runtime in executor rccl classic; do $(BIN)/collc verify out/$$runtime --runtime $$runtime; done
 
 test: .venv/installed ## set up what is needed and run all tests
 	$(BIN)/python -m pytest -n 2

@@ -41,7 +41,7 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
         "max_height": max((tree.height for tree in flow.trees), default=0),
         "passed_over": dict(outcome.passed_over),
         "seconds": dict(outcome.seconds),
-        "files": [_file(file) for file in outcome.files],
+        "files": [_file(file, request.target.backend) for file in outcome.files] if request.target else [],
         "checked": _checked(outcome),
         "warnings": list(outcome.warnings),
     }
@@ -88,11 +88,12 @@ def _trees_per_rank(best: Candidate) -> int | None:
     return least // blocks if least % blocks == 0 else None
 
 
-def _file(file: File) -> dict[str, Any]:
+def _file(file: File, backend: str) -> dict[str, Any]:
     compiled = file.compiled
     entry: dict[str, Any] = {
         "path": file.name,
         "sha256": hashlib.sha256(file.text.encode()).hexdigest(),
+        "backend": backend,
         "synthesizer": file.candidate.synthesizer,
         "min_bytes": compiled.min_bytes,
         "max_bytes": compiled.max_bytes,

@@ -13,6 +13,7 @@ from collc.ir.text import dumps
 from collc.ir.topology import Topology
 from collc.ir.topology_file import open_topology
 from collc.ir.topology_reach import check_reach
+from collc.request import Clock
 from collc.units import parse_bytes
 
 
@@ -24,11 +25,13 @@ class Asked:
         problem: at the asked size; in a sweep at the largest.
         sizes: the sweep (least, most) [bytes], where there is one.
         warnings: what reading the topology brought up.
+        clock: seconds spent so far.
     """
 
     problem: Problem
     sizes: tuple[int, int] | None
     warnings: tuple[str, ...]
+    clock: Clock
 
 
 def open_problem(topology: str, given: dict[str, Any]) -> Asked:
@@ -38,7 +41,8 @@ def open_problem(topology: str, given: dict[str, Any]) -> Asked:
         InputError: an argument is wrong.
         InfeasibleError: a GPU cannot reach another.
     """
-    loaded = open_topology(topology)
+    clock = Clock()
+    loaded = clock.run("load", lambda: open_topology(topology))
     fabric = loaded.topology
     if given["ranks"] is not None:
         fabric = fabric.restricted(parse_ranks(given["ranks"]))
@@ -50,7 +54,7 @@ def open_problem(topology: str, given: dict[str, Any]) -> Asked:
     if problem.nbytes is None and sizes is not None:
         problem = replace(problem, nbytes=sizes[1])
     sweep = sizes if sizes is not None and ":" in given["size"] else None
-    return Asked(problem, sweep, loaded.warnings)
+    return Asked(problem, sweep, loaded.warnings, clock)
 
 
 def _problem(fabric: Topology, given: dict[str, Any]) -> Problem:
@@ -83,7 +87,7 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
     """
     from collc.pipeline import compile_request
     from collc.report import report
-    from collc.request import Clock, Request, Target
+    from collc.request import Request, Target
 
     target = None
     if given["backend"] is not None or given["directory"] is not None:
@@ -97,7 +101,7 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
         )
     options = key_values(given["options"], "-o", str)
     request = Request(asked.problem, given["synthesizer"], options, asked.sizes, target)
-    outcome = compile_request(request, Clock())
+    outcome = compile_request(request, asked.clock)
     shown = report(request, outcome, topology)
     shown["warnings"] = [*asked.warnings, *shown["warnings"]]
     return shown, {file.name: file.text for file in outcome.files}
