@@ -218,7 +218,7 @@ def exactly(value: Fraction) -> str:
     >>> exactly(Fraction(2400, 7)), exactly(Fraction(25))
     ('2400/7 = 342.857', '25')
     """
-    shown = formatexactly(value)
+    shown = format_rate(value)
     return shown if Fraction(shown) == value else f"{value} = {shown}"
 
 
