@@ -83,12 +83,22 @@ def compile_request(request: Request, clock: Clock) -> Outcome:
     lowered = [_lower_first(one, target, clock, passed_over) for one in found]
     files = _emit(lowered, target, clock)
     best = lowered[-1][0]
-    notes = dict.fromkeys([*best.flow.notes, *(note for file in files for note in _notes(file))])
+    notes = dict.fromkeys([*best.flow.notes, *(note for file in files for note in _notes(file, target))])
     return Outcome(best, passed_over, files, tuple(notes), clock.seconds)
 
 
-def _notes(file: File) -> tuple[str, ...]:
-    return file.compiled.program.notes if file.compiled.program else ()
+def _notes(file: File, target: Target) -> tuple[str, ...]:
+    program = file.compiled.program
+    if program is None:
+        return ()
+    if program.collective.root is None:
+        return program.notes
+    name, root = program.collective.name, program.collective.root
+    return (
+        *program.notes,
+        f"{target.backend} picks a {name} file whatever the call's root; use {file.name} only where every "
+        f"{name} of the job has root {root}",
+    )
 
 
 # --- lowering -------------------------------------------------------------------------------------
