@@ -33,7 +33,7 @@ class Fuse:
         if not self.runtime.fuses_receives:
             return program
         reduced = replace(program, gpus=tuple(_fuse_local(gpu) for gpu in program.gpus))
-        forwarding = replace(reduced, gpus=tuple(_fuse_sends(gpu) for gpu in reduced.gpus))
+        forwarding = replace(reduced, gpus=tuple(_fuse_sends(gpu, self.runtime.max_steps) for gpu in reduced.gpus))
         depth = self.runtime.protocols[program.protocol].fifo_depth
         return reduced if _hangs(forwarding.gpus, depth) else forwarding
 
@@ -90,22 +90,30 @@ def _fused_tail(tail: list[Instruction], uses: Counter[Slot]) -> Instruction | N
 # --- two threadblocks -----------------------------------------------------------------------------
 
 
-def _fuse_sends(gpu: Gpu) -> Gpu:
-    """Joins sending threadblocks to receiving ones whose data they pass on."""
-    partner = _partners(gpu)
+def _fuse_sends(gpu: Gpu, max_steps: int) -> Gpu:
+    """Joins sending threadblocks to receiving ones whose data they pass on, where one can hold the steps of both."""
     uses = _uses(gpu)
+    joined: dict[int, list[tuple[Instruction, list[_Name]]]] = {}
+    partner: dict[int, int] = {}
+    for number, sender_number in _partners(gpu).items():
+        sender = gpu.threadblocks[sender_number]
+        both = _interleave(_named(gpu, number), number, sender, sender_number, uses)
+        if sum(max(1, len(instruction.after)) for instruction, _ in both) <= max_steps:
+            joined[number], partner[number] = both, sender_number
+    gone = set(partner.values())
     threadblocks, lists = [], []
     for number, threadblock in enumerate(gpu.threadblocks):
-        if number in partner.values():
+        if number in gone:
             continue
-        own = [(instruction, [(number, index)]) for index, instruction in enumerate(threadblock.instructions)]
         if number in partner:
-            sender = gpu.threadblocks[partner[number]]
-            threadblock = replace(threadblock, send_peer=sender.send_peer)
-            own = _interleave(own, number, sender, partner[number], uses)
+            threadblock = replace(threadblock, send_peer=gpu.threadblocks[partner[number]].send_peer)
         threadblocks.append(threadblock)
-        lists.append(own)
+        lists.append(joined.get(number) or _named(gpu, number))
     return _renamed(gpu, threadblocks, lists)
+
+
+def _named(gpu: Gpu, number: int) -> list[tuple[Instruction, list[_Name]]]:
+    return [(instruction, [(number, index)]) for index, instruction in enumerate(gpu.threadblocks[number].instructions)]
 
 
 def _partners(gpu: Gpu) -> dict[int, int]:
