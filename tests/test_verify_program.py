@@ -182,6 +182,7 @@ def test_thirty_thousand_contributions_do_not_wrap_round():
 
 RING = ring_allgather(4)
 DIRECT = direct_allreduce(3)
+ROOMY = replace(DIRECT, gpus=tuple(replace(gpu, scratch_chunks=9) for gpu in DIRECT.gpus))
 A2A = direct_alltoall(3)
 SUM = ring_allreduce(3)
 FAULTS = {
@@ -214,14 +215,14 @@ FAULTS = {
     "wait for another step": (with_step(DIRECT, 1, 4, 2, after=((2, 0),)), "race"),
     "in-place write of what is still to be sent": (direct_alltoall(3, inplace=True, split=True), "race"),
     "shifted source": (with_step(A2A, 0, 0, 0, src=i(2)), "wrong-result"),
-    "shifted destination": (with_step(A2A, 0, 0, 1, dst=o(2)), "missing-contribution"),
-    "added twice": (edited(DIRECT, 0, 4, lambda steps: steps.append(steps[1])), "double-contribution"),
+    "shifted destination": (with_step(RING, 0, 0, 4, dst=o(2)), "missing-contribution"),
+    "added twice": (with_step(DIRECT, 0, 4, 2, src=s(0)), "double-contribution"),
     "not added": (with_step(DIRECT, 0, 4, 1, op=Op.NOP), "missing-contribution"),
     "replaced instead of added": (
         with_step(SUM, 0, 0, 2, op=Op.RECV_COPY_SEND, src=None),
         "missing-contribution",
     ),
-    "reads scratch nobody wrote": (with_step(DIRECT, 0, 0, 0, src=s(1), after=()), "uninitialized-read"),
+    "reads scratch nobody wrote": (with_step(ROOMY, 0, 0, 0, src=s(8)), "uninitialized-read"),
     "input written": (with_step(A2A, 0, 0, 1, dst=i(1)), "input-overwritten"),
     "overlapping copy": (with_step(wide_exchange(4, 2), 0, 0, 0, src=o(1), dst=o(0), count=4), "self-overlap"),
 }
@@ -279,13 +280,13 @@ def test_many_findings_of_a_rule_are_counted():
 
 
 def test_findings_carry_lines():
-    report = examine(FAULTS["added twice"][0], lines={(0, 4, 3): (17, 7)})
+    report = examine(FAULTS["added twice"][0], lines={(0, 4, 2): (17, 7)})
     assert {(finding.line, finding.column) for finding in report.findings if finding.threadblock == 4} == {(17, 7)}
 
 
 def test_a_scratch_of_a_billion_chunks_costs_nothing():
-    gpus = tuple(replace(gpu, scratch_chunks=10**9) for gpu in DIRECT.gpus)
-    assert examine(replace(DIRECT, gpus=gpus)).findings == ()
+    vast = tuple(replace(gpu, scratch_chunks=10**9) for gpu in DIRECT.gpus)
+    assert examine(replace(DIRECT, gpus=vast)).findings == ()
 
 
 # --- mutants --------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Whether a program can hang, and how deep its queues must be.
 
 Threadblocks that only wait for items, for free places and for each other form a Kahn network: whether
-it comes to a stop does not depend on the order the hardware picks. So one graph decides: an
-instruction comes after the one before it, after what it waits for, after the send that feeds it, and,
-with queues of depth d, the k-th send after the (k-d)-th receive. The program hangs exactly when that
-graph has a cycle.
+it comes to a stop, and where, does not depend on the order the hardware picks. So it is run once, with
+queues of depth one; whenever nothing can move, the depth grows by the least that frees a sender. The
+depth at the end is the least with which the program ends, and if it stops for any other reason than a
+full queue, it hangs at every depth.
 
 Source: Kahn, The semantics of a simple language for parallel programming, 1974; Parks, Bounded
-scheduling of process networks, 1995 (a queue's bound as an edge back to the sender).
+scheduling of process networks, 1995 (growing the queues only when everything waits).
 """
 
 from __future__ import annotations
@@ -34,6 +34,14 @@ class Operations:
     owner: list[int]
     predecessors: list[list[int]]
     connections: list[Connection]
+
+    def followers(self) -> list[list[int]]:
+        """Operation number -> those that come after it."""
+        found: list[list[int]] = [[] for _ in self.owner]
+        for number, before in enumerate(self.predecessors):
+            for other in before:
+                found[other].append(number)
+        return found
 
 
 def whole(graph: Graph) -> Operations:
@@ -69,57 +77,93 @@ def split(graph: Graph) -> Operations:
     return Operations(graph, owner, predecessors, connections)
 
 
-def order(operations: Operations, depth: int | None = None) -> list[int]:
-    """A legal order of the operations with queues of that depth (unlimited by default).
+def run(operations: Operations, limit: int | None = None) -> tuple[list[int], int]:
+    """Run a program with queues no deeper than they must be.
 
-    Operations that can never run are left out, so the program hangs if any is missing.
+    Args:
+        limit: the queues do not grow beyond this depth.
+
+    Returns:
+        The operations in an order they can run in, without those that can never run, and the depth of
+        the queues.
+
+    Complexity: linear in operations and waits.
     """
-    predecessors = operations.predecessors
-    waiting = [len(before) for before in predecessors]
-    followers: list[list[int]] = [[] for _ in predecessors]
-    for number, before in enumerate(predecessors):
-        for other in before:
-            followers[other].append(number)
-    if depth is not None:
-        for connection in operations.connections:
-            for send, receive in zip(connection.sends[depth:], connection.receives, strict=False):
-                followers[receive].append(send)
-                waiting[send] += 1
+    followers = operations.followers()
+    waiting = [len(before) for before in operations.predecessors]
+    queues = _Queues(operations)
     ready = [number for number, count in enumerate(waiting) if count == 0]
-    for number in ready:
-        for other in followers[number]:
-            waiting[other] -= 1
-            if waiting[other] == 0:
-                ready.append(other)
-    return ready
+    done: list[int] = []
+    while ready:
+        number = ready.pop()
+        if not queues.must_wait(number):
+            done.append(number)
+            ready += queues.released_by(number)
+            for other in followers[number]:
+                waiting[other] -= 1
+                if waiting[other] == 0:
+                    ready.append(other)
+        if not ready:
+            ready += queues.grow(limit)
+    return done, queues.depth
 
 
-def least_depth(operations: Operations) -> int | None:
-    """The least depth of all queues with which the program ends; None if it hangs at any depth."""
+class _Queues:
+    """The queues of a run, and the sends that found theirs full.
 
-    def ends(depth: int | None) -> bool:
-        return len(order(operations, depth)) == len(operations.owner)
+    Attributes:
+        depth: places each has.
+    """
 
-    if not ends(None):
-        return None
-    high = 1
-    while not ends(high):
-        high *= 2
-    low = high // 2  # hangs at low (or low is 0), ends at high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if ends(middle) else (middle, high)
-    return high
+    def __init__(self, operations: Operations) -> None:
+        self.depth = 1
+        total = len(operations.owner)
+        self._sends_on = [-1] * total
+        self._takes_from = [-1] * total
+        self._index = [0] * total
+        for queue, connection in enumerate(operations.connections):
+            for index, send in enumerate(connection.sends):
+                self._sends_on[send] = queue
+                self._index[send] = index
+            for receive in connection.receives:
+                self._takes_from[receive] = queue
+        self._taken = [0] * len(operations.connections)
+        self._parked: dict[int, int] = {}  # queue -> the send that waits; only one threadblock sends there
+
+    def must_wait(self, number: int) -> bool:
+        """Whether an operation sends into a full queue; it is then parked."""
+        queue = self._sends_on[number]
+        if queue < 0 or self._index[number] - self._taken[queue] < self.depth:
+            return False
+        self._parked[queue] = number
+        return True
+
+    def released_by(self, number: int) -> list[int]:
+        """The parked send that finds a place once an operation has run."""
+        queue = self._takes_from[number]
+        if queue < 0:
+            return []
+        self._taken[queue] += 1
+        return [self._parked.pop(queue)] if queue in self._parked else []
+
+    def grow(self, limit: int | None) -> list[int]:
+        """Deepen the queues by the least that frees a send; those that are free then."""
+        needed = {queue: self._index[number] - self._taken[queue] + 1 for queue, number in self._parked.items()}
+        if not needed or (limit is not None and min(needed.values()) > limit):
+            return []
+        self.depth = min(needed.values())
+        return [self._parked.pop(queue) for queue, depth in needed.items() if depth == self.depth]
 
 
-def story(operations: Operations, depth: int | None = None) -> tuple[int, str]:
-    """Why a program that hangs does so.
+def story(operations: Operations, limit: int | None = None) -> tuple[int, str]:
+    """Why a program that hangs, with queues up to a depth, does so.
 
     Returns:
         The number of an instruction in the circle, and the circle in words.
     """
     graph = operations.graph
-    done = set(order(operations, depth))
+    order, depth = run(operations, limit)
+    done = set(order)
     fronts: dict[int, int] = {}
     for number in range(len(operations.owner)):
         if number not in done:
@@ -143,7 +187,7 @@ def story(operations: Operations, depth: int | None = None) -> tuple[int, str]:
 class _Blockers:
     """What the first unfinished operation of a threadblock waits for."""
 
-    def __init__(self, operations: Operations, done: set[int], depth: int | None) -> None:
+    def __init__(self, operations: Operations, done: set[int], depth: int) -> None:
         self._operations = operations
         self._done = done
         self._depth = depth
@@ -164,7 +208,7 @@ class _Blockers:
             return wanted, ("what " if fed else "") + graph.name(owner[wanted]) + (" is to send" if fed else "")
         # Everything else is there, so it is the queue that is full.
         connection, index = self._sent[front]
-        wanted = connection.receives[index - (self._depth or 0)]
+        wanted = connection.receives[index - self._depth]
         return wanted, (
             f"a free place to rank {connection.dst} on channel {connection.channel}, which holds {self._depth} "
             f"until {graph.name(owner[wanted])} receives"

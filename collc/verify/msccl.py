@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from collc import runtimes
-from collc.errors import InputError, nearest
+from collc.errors import InputError
 from collc.ir.collective import ROOTED, Collective, make_collective
 from collc.ir.program import Gpu, Program
 from collc.runtimes import Runtime
 from collc.verify import program as program_check
 from collc.verify.findings import Finding
-from collc.verify.msccl_steps import Reader, Shape, read_gpu
+from collc.verify.msccl_algo import Algo
+from collc.verify.msccl_reader import Reader
+from collc.verify.msccl_steps import Shape, read_gpu
 from collc.verify.rules import Collector
 from collc.verify.xml import Element, elements
 
-_MAX_INT64 = 2**63 - 1
-_CLASSIC_MAX_BYTES = 128 << 20  # what the first runtime takes where maxBytes is missing
-_NEVER_SERVED = ("alltoallv", "send", "recv", "custom")  # names some parser knows, but no call selects
 _ROOT_TRIES = 8
 
 
@@ -133,6 +131,8 @@ def _largest(depths: Iterable[int | None]) -> int | None:
 
 def why_not_served(file: MscclFile, nbytes: int, element_bytes: int = 4) -> str | None:
     """None if a call of that message size [bytes, as nccl-tests counts] is served; otherwise why not."""
+    if not file.n_ranks or not file.n_chunks:
+        return "the file does not say into how many chunks, or for how many ranks"
     # The runtimes count one rank's block for gather and scatter, nccl-tests all of them.
     counted = nbytes // file.n_ranks if file.collective in ("gather", "scatter") else nbytes
     if counted < max(file.min_bytes, 1):
@@ -152,7 +152,7 @@ def read(text: bytes, runtime: Runtime, *, max_channels: int | None = None) -> M
     if not listing or listing[0].tag != "algo":
         return None
     reader = Reader(runtime, found)
-    algo = _Algo(reader, listing[0])
+    algo = Algo(reader, listing[0])
     algo.check(max_channels)
     gpus, lines = _read_gpus(reader, listing, algo)
     programs: tuple[Program, ...] = ()
@@ -175,150 +175,8 @@ def read(text: bytes, runtime: Runtime, *, max_channels: int | None = None) -> M
     )
 
 
-class _Algo:
-    """The attributes of <algo>."""
-
-    def __init__(self, reader: Reader, element: Element) -> None:
-        self.reader = reader
-        self.element = element
-        runtime = reader.runtime
-        for key in runtime.required:
-            reader.text(element, key)
-        self.name = element.attributes.get("name", "")
-        self.n_ranks = self._count("ngpus", runtime.max_ranks, "limit-ranks")
-        self.n_channels = self._count("nchannels", runtime.max_channels, "limit-channels")
-        self.n_chunks = self._count("nchunksperloop", None, "attribute-value")
-        self.protocol = ""
-        if "proto" in element.attributes:
-            self.protocol = reader.choice(element, "proto", tuple(runtime.protocols)) or ""
-        self.collective = self._collective()
-        self.inplace, self.outofplace = self._calls()
-        self.min_bytes, self.max_bytes = self._bytes()
-
-    def _count(self, key: str, limit: int | None, rule: str) -> int:
-        """A number of at least one; 0 where it cannot be used."""
-        if key not in self.element.attributes:
-            return 0
-        value = self.reader.number(self.element, key) or 0
-        if value < 1:
-            self._tell("attribute-value", f"{key}={value}; expected 1 or more")
-        elif limit is not None and value > limit:
-            self._tell(rule, f"{key}={value}; {self.reader.runtime.name} takes {limit}")
-        else:
-            return value
-        if rule != "limit-channels" or value < 1:
-            self.reader.is_complete = False
-        return max(value, 0)
-
-    def _tell(self, rule: str, message: str) -> None:
-        self.reader.found.add(rule, message, place=self.element.place)
-
-    def _collective(self) -> str | None:
-        spelt = self.element.attributes.get("coll")
-        if spelt is None:
-            return None
-        runtime = self.reader.runtime
-        for name, spelling in runtime.collectives.items():
-            if spelt == spelling:
-                return name
-        if spelt in _NEVER_SERVED:
-            self._tell("collective-unused", f"coll '{spelt}': {runtime.name} never selects a file for it")
-            return None
-        self._tell("collective-name", f"coll '{spelt[:60]}'" + nearest(spelt[:60], runtime.collectives.values()))
-        known = [runtimes.load(name).collectives.items() for name in runtimes.names()]
-        return next((name for items in known for name, spelling in items if spelt == spelling), None)
-
-    def _calls(self) -> tuple[bool, bool]:
-        """Whether in-place and out-of-place calls are served."""
-        flags = {key: self._flag(key) for key in ("inplace", "outofplace")}
-        if self.reader.runtime.inplace_flags == "equals":
-            return flags["inplace"], not flags["inplace"]
-        present = all(key in self.element.attributes for key in flags)
-        if present and not any(flags.values()):
-            self._tell("no-calls", "inplace=0 and outofplace=0: no call is served")
-        # A file made for the first runtime says only inplace; it is refused, but its meaning is plain.
-        outofplace = flags["outofplace"] if "outofplace" in self.element.attributes else not flags["inplace"]
-        return flags["inplace"], outofplace
-
-    def _flag(self, key: str) -> bool:
-        if key not in self.element.attributes:
-            return False
-        value = self.reader.number(self.element, key)
-        if value not in (0, 1, None):
-            self._tell("attribute-value", f"{key}={value}; expected 0 or 1")
-        return bool(value)
-
-    def _bytes(self) -> tuple[int, int | None]:
-        """The message sizes served, both ends inclusive."""
-        runtime = self.reader.runtime
-        is_classic = runtime.max_bytes_is_exclusive
-        low = self._byte_count("minBytes") or 0
-        high = self._byte_count("maxBytes")
-        if high is None:
-            return low, _CLASSIC_MAX_BYTES - 1 if is_classic else None
-        if high == runtime.max_bytes_unlimited:
-            return low, None
-        return low, high - 1 if is_classic else high
-
-    def _byte_count(self, key: str) -> int | None:
-        if key not in self.element.attributes:
-            return None
-        return self.reader.number(self.element, key, _MAX_INT64)
-
-    def check(self, max_channels: int | None) -> None:
-        """What is wrong with the attributes as a whole."""
-        runtime = self.reader.runtime
-        if len(self.name) > runtime.max_name:
-            self._tell("limit-name", f"name has {len(self.name)} characters; {runtime.name} keeps {runtime.max_name}")
-        if max_channels is not None and self.n_channels > max_channels:
-            self._tell(
-                "limit-channels",
-                f"nchannels={self.n_channels}; {max_channels} are allowed, {self.n_channels - max_channels} fewer",
-            )
-        n_threads = self.element.attributes.get("nthreads")
-        if n_threads is not None and (self.reader.number(self.element, "nthreads") or 0) % 32:
-            self._tell("attribute-value", f"nthreads={n_threads}; expected a multiple of 32")
-        if self.collective in ROOTED:
-            self._tell("any-root", f"{self.collective}: the runtime selects the file whatever the root of the call is")
-        self._check_bytes()
-
-    def _check_bytes(self) -> None:
-        if self.min_bytes < 0 or not self.n_chunks:
-            return
-        least = max(self.min_bytes, 1)
-        # One byte per element is the finest; a size is served if its elements fill whole chunks.
-        served = -(-least // self.n_chunks) * self.n_chunks
-        if self.max_bytes is not None and served > self.max_bytes:
-            self._tell(
-                "byte-range",
-                f"no size from {self.min_bytes} to {self.max_bytes} bytes is a multiple of {self.n_chunks} chunks",
-            )
-            return
-        protocol = self.reader.runtime.protocols.get(self.protocol)
-        if protocol is not None and served < self.n_chunks * protocol.min_chunk_bytes:
-            self._tell(
-                "min-bytes",
-                f"minBytes={self.min_bytes} admits chunks of {served // self.n_chunks} bytes; {self.protocol} needs "
-                f"{protocol.min_chunk_bytes}, which {self.n_chunks * protocol.min_chunk_bytes} bytes give",
-            )
-
-    def chunk_factor(self) -> int | None:
-        """Chunks per rank block, or None with a finding."""
-        if self.collective not in self.reader.runtime.counts_all_ranks:
-            return self.n_chunks
-        factor, rest = divmod(self.n_chunks, self.n_ranks)
-        if rest:
-            self._tell(
-                "chunk-division",
-                f"nchunksperloop={self.n_chunks} is no multiple of {self.n_ranks} ranks; {self.collective} has a "
-                "block for each",
-            )
-            return None
-        return factor
-
-
 def _read_gpus(
-    reader: Reader, listing: list[Element], algo: _Algo
+    reader: Reader, listing: list[Element], algo: Algo
 ) -> tuple[list[Gpu] | None, dict[tuple[int, int, int], tuple[int, int]]]:
     """The <gpu> elements in order of rank; None where one cannot be understood."""
     gpus: dict[int, Gpu] = {}
@@ -352,7 +210,7 @@ def _read_gpus(
     return [gpus[rank] for rank in range(algo.n_ranks)], lines
 
 
-def _check_chunk_counts(algo: _Algo, element: Element) -> None:
+def _check_chunk_counts(algo: Algo, element: Element) -> None:
     """i_chunks and o_chunks against the collective; only the first runtime refuses a mismatch."""
     if algo.collective is None or not algo.n_chunks:
         return
@@ -373,7 +231,7 @@ def _check_chunk_counts(algo: _Algo, element: Element) -> None:
 
 
 def _programs(
-    algo: _Algo, gpus: list[Gpu], lines: Mapping[tuple[int, int, int], tuple[int, int]]
+    algo: Algo, gpus: list[Gpu], lines: Mapping[tuple[int, int, int], tuple[int, int]]
 ) -> tuple[Program, ...]:
     factor = algo.chunk_factor()
     limit = algo.reader.runtime.max_offset + 1
@@ -391,7 +249,7 @@ def _programs(
     )
 
 
-def _collective(algo: _Algo, gpus: list[Gpu], factor: int) -> Collective:
+def _collective(algo: Algo, gpus: list[Gpu], factor: int) -> Collective:
     """The collective; its root, which no attribute names, is the one the program serves."""
     name = algo.collective or ""
     if name not in ROOTED:

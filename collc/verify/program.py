@@ -53,22 +53,22 @@ def examine(
     graph = build(program, found)
     if graph is None:
         return ProgramReport(found.findings(), None)
-    needed, large = _check_liveness(graph, fifo_depth, found)
+    order, needed, large = _check_liveness(graph, fifo_depth, found)
     if needed is not None:
-        order = liveness.order(liveness.whole(graph))
         memory = Memory(program)
-        values.check(graph, memory, order, found)
-        races.check(graph, memory, order, found)
+        if not races.check(graph, memory, order, found):
+            values.check(graph, memory, order, found)
     return ProgramReport(found.findings(), needed, large)
 
 
-def _check_liveness(graph: Graph, fifo_depth: int | None, found: Collector) -> tuple[int | None, int | None]:
+def _check_liveness(graph: Graph, fifo_depth: int | None, found: Collector) -> tuple[list[int], int | None, int | None]:
+    """A legal order of the instructions, and the depths needed with one place per send and per chunk."""
     operations = liveness.whole(graph)
-    needed = liveness.least_depth(operations)
-    if needed is None:
+    order, needed = liveness.run(operations)
+    if len(order) < len(graph.instructions):
         number, told = liveness.story(operations)
         found.add("deadlock", f"hangs however deep the queues are: {told}", graph.where[number])
-        return None, None
+        return order, None, None
     if fifo_depth is not None and needed > fifo_depth:
         number, told = liveness.story(operations, fifo_depth)
         found.add(
@@ -76,12 +76,12 @@ def _check_liveness(graph: Graph, fifo_depth: int | None, found: Collector) -> t
             f"needs {needed} sends outstanding on a connection, which holds {fifo_depth}, and so hangs: {told}",
             graph.where[number],
         )
-        return needed, None
+        return order, needed, None
     if all(instruction.count <= 1 for instruction in graph.instructions):
-        return needed, needed
+        return order, needed, needed
     operations = liveness.split(graph)
-    large = liveness.least_depth(operations)
-    if large is not None and fifo_depth is not None and large > fifo_depth:
+    _, large = liveness.run(operations)
+    if fifo_depth is not None and large > fifo_depth:
         number, told = liveness.story(operations, fifo_depth)
         found.add(
             "fifo-depth-large",
@@ -89,4 +89,4 @@ def _check_liveness(graph: Graph, fifo_depth: int | None, found: Collector) -> t
             f"connection holds {fifo_depth}: {told}",
             graph.where[number],
         )
-    return needed, large
+    return order, needed, large

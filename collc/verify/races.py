@@ -23,10 +23,11 @@ _BATCH = 4096  # first accesses a sweep carries, one bit each
 Pair = tuple[int, int]  # instruction numbers, in the order of the run
 
 
-def check(graph: Graph, memory: Memory, order: Sequence[int], found: Collector) -> None:
-    """Report every pair of neighbouring accesses that nothing orders."""
+def check(graph: Graph, memory: Memory, order: Sequence[int], found: Collector) -> bool:
+    """Report every pair of neighbouring accesses that nothing orders; whether there is one."""
     doubtful = _doubtful(graph, memory, order)
-    for first, second in _unordered(graph, order, list(doubtful)):
+    racing = list(_unordered(graph, order, list(doubtful)))
+    for first, second in racing:
         place = doubtful[first, second]
         rank, block, step = graph.where[second]
         _, other_block, other_step = graph.where[first]
@@ -37,6 +38,7 @@ def check(graph: Graph, memory: Memory, order: Sequence[int], found: Collector) 
             f"threadblock {block} step {step} has to wait for threadblock {other_block} step {other_step}",
             (rank, block, step),
         )
+    return bool(racing)
 
 
 def _doubtful(graph: Graph, memory: Memory, order: Sequence[int]) -> dict[Pair, int]:
