@@ -203,3 +203,83 @@ def all_programs() -> dict[str, Program]:
         found[f"direct_gather{end}"] = direct_gather(4, 1, inplace=inplace)
         found[f"direct_scatter{end}"] = direct_scatter(4, 1, inplace=inplace)
     return found
+
+
+# --- as MSCCL XML ---------------------------------------------------------------------------------
+
+_TYPES = {
+    Op.SEND: "s",
+    Op.RECV: "r",
+    Op.COPY: "cpy",
+    Op.REDUCE: "re",
+    Op.NOP: "nop",
+    Op.RECV_COPY_SEND: "rcs",
+    Op.RECV_REDUCE_SEND: "rrs",
+    Op.RECV_REDUCE_COPY: "rrc",
+    Op.RECV_REDUCE_COPY_SEND: "rrcs",
+}
+
+
+def to_xml(made: Program, **attributes: object) -> str:
+    """A program whose instructions wait for one other at most, as an executor file; by hand, not by collc."""
+    collective = made.collective
+    counted = max(collective.input_chunks, collective.output_chunks)
+    if collective.name in ("gather", "scatter"):
+        counted //= collective.n_ranks
+    values = {
+        "name": "handmade",
+        "proto": "Simple",
+        "nchannels": made.n_channels,
+        "nchunksperloop": counted,
+        "ngpus": collective.n_ranks,
+        "coll": collective.name.replace("reduce_scatter", "reducescatter"),
+        "inplace": int(collective.inplace),
+        "outofplace": int(not collective.inplace),
+        "minBytes": 0,
+        "maxBytes": 0,
+        **attributes,
+    }
+    lines = [_tag("algo", values) + ">"]
+    for gpu in made.gpus:
+        chunks = {
+            "i_chunks": collective.input_chunks,
+            "o_chunks": collective.output_chunks,
+            "s_chunks": gpu.scratch_chunks,
+        }
+        lines.append("  " + _tag("gpu", {"id": gpu.rank, **chunks}) + ">")
+        awaited = {item for block in gpu.threadblocks for step in block.instructions for item in step.after}
+        for number, block in enumerate(gpu.threadblocks):
+            lines.append("    " + _tag("tb", _block_values(number, block)) + ">")
+            lines += [
+                "      " + _tag("step", _step_values(at, step, (number, at) in awaited)) + "/>"
+                for at, step in enumerate(block.instructions)
+            ]
+            lines.append("    </tb>")
+        lines.append("  </gpu>")
+    return "\n".join((*lines, "</algo>", ""))
+
+
+def _tag(name: str, values: dict[str, object]) -> str:
+    return f"<{name} " + " ".join(f'{key}="{value}"' for key, value in values.items() if value is not None)
+
+
+def _block_values(number: int, block: Threadblock) -> dict[str, object]:
+    peers = [-1 if peer is None else peer for peer in (block.send_peer, block.recv_peer)]
+    return {"id": number, "send": peers[0], "recv": peers[1], "chan": block.channel}
+
+
+def _step_values(at: int, step: Instruction, is_awaited: bool) -> dict[str, object]:
+    src, dst = step.src or i(-1), step.dst or o(-1)
+    (wanted,) = step.after or ((-1, -1),)
+    return {
+        "s": at,
+        "type": _TYPES[step.op],
+        "srcbuf": src.buffer.value[0],
+        "srcoff": src.offset,
+        "dstbuf": dst.buffer.value[0],
+        "dstoff": dst.offset,
+        "cnt": step.count,
+        "depid": wanted[0],
+        "deps": wanted[1],
+        "hasdep": int(is_awaited),
+    }

@@ -21,6 +21,7 @@ from collc.verify.rules import Collector
 from collc.verify.xml import Element, elements
 
 _ROOT_TRIES = 8
+_MAX_SLOTS = 1 << 21  # ranks times chunks; keeps a small file that claims much from filling the memory
 
 
 @dataclass(frozen=True)
@@ -240,6 +241,13 @@ def _programs(
     if algo.n_chunks > limit:
         algo.reader.found.add(
             "limit-offset", f"nchunksperloop={algo.n_chunks}; offsets reach {limit} chunks", place=algo.element.place
+        )
+        return ()
+    if algo.n_chunks * algo.n_ranks > _MAX_SLOTS:
+        algo.reader.found.add(
+            "not-judged",
+            f"{algo.n_ranks} ranks times {algo.n_chunks} chunks; what the steps do is checked up to {_MAX_SLOTS}",
+            place=algo.element.place,
         )
         return ()
     collective = _collective(algo, gpus, factor)

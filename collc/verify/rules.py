@@ -173,6 +173,9 @@ _MSCCL = {
     "chunk-counts-refused": _error(
         "i_chunks or o_chunks does not fit the collective and nchunksperloop", "the runtime refuses the file"
     ),
+    "not-judged": _error(
+        "more ranks times chunks than collc checks in one file", "nothing is known about what the file does"
+    ),
     "any-root": _warning(
         "a collective with a root, in a file that cannot say which",
         "runtimes select the file whatever root the call names; calls with another root get wrong results",
