@@ -18,6 +18,9 @@ _TIE_BYTES = 2**20
 # A size in a sweep is given to a file only if float32 calls of that size divide into its chunks.
 ELEMENT_BYTES = 4
 
+# Why a synthesizer that a deadline stopped was passed over.
+OUT_OF_TIME = "time ran out"
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -72,7 +75,7 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
         except BudgetError:
             if not found:
                 raise
-            passed_over[name] = "time ran out"
+            passed_over[name] = OUT_OF_TIME
             break
     if not found:
         reasons = "; ".join(f"{name}: {why}" for name, why in passed_over.items())

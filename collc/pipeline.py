@@ -191,10 +191,13 @@ def _compiled(
     target: Target,
     calls: tuple[bool, bool],
 ) -> Compiled:
-    low = sizes.low
-    if low is None:
-        low = program.collective.size_chunks * target.runtime.protocols[program.protocol].min_chunk_bytes
-    return Compiled(flow, schedule, program, low, sizes.high, *calls)
+    least = program.collective.size_chunks * target.min_chunk_bytes
+    if sizes.low is not None and sizes.low < least:
+        raise UnsupportedError(
+            f"{target.protocol} moves at least {target.min_chunk_bytes} bytes at a time, so the smallest message "
+            f"for {program.collective.size_chunks} chunks is {least} bytes; found {sizes.low}"
+        )
+    return Compiled(flow, schedule, program, sizes.low or least, sizes.high, *calls)
 
 
 def _lower_for(
@@ -206,7 +209,8 @@ def _lower_for(
     runtime = target.runtime
     most = runtime.max_offset + 1
     if sizes.low is not None:
-        most = min(most, max(flow.problem.collective.size_chunks, sizes.low // ELEMENT_BYTES))
+        unit = max(ELEMENT_BYTES, target.min_chunk_bytes)
+        most = min(most, max(flow.problem.collective.size_chunks, sizes.low // unit))
     schedule: Schedule = _passes(
         flow, clock, RoundWeights(target.chunks, most=most // target.instances), LowerFlow(target.instances)
     )

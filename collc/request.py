@@ -49,6 +49,11 @@ class Target:
         return runtimes.load(self.backend).with_limits(self.limits)
 
     @property
+    def min_chunk_bytes(self) -> int:
+        """The least a transfer moves under the protocol [bytes]."""
+        return self.runtime.protocols[self.protocol].min_chunk_bytes
+
+    @property
     def rules(self) -> str | None:
         """By whose rules the files are read back; None for collc's own."""
         return self.backend if self.backend in runtimes.names() else None

@@ -80,7 +80,7 @@ def content(asked: Asked, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The report and the files.
+    """The report, without what reading the topology brought up, and the files.
 
     Raises:
         CollcError: as `compile_request`.
@@ -102,9 +102,7 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
     options = key_values(given["options"], "-o", str)
     request = Request(asked.problem, given["synthesizer"], options, asked.sizes, target)
     outcome = compile_request(request, asked.clock)
-    shown = report(request, outcome, topology)
-    shown["warnings"] = [*asked.warnings, *shown["warnings"]]
-    return shown, {file.name: file.text for file in outcome.files}
+    return report(request, outcome, topology), {file.name: file.text for file in outcome.files}
 
 
 def limits(given: dict[str, Any]) -> dict[str, int]:

@@ -7,12 +7,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from time import perf_counter
 from typing import Any
 
 import click
 
-from collc.errors import BudgetError, InputError, VerificationError
+from collc.errors import BudgetError, CollcError, InputError
 
 
 @click.command()
@@ -82,30 +83,37 @@ def _result(topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[
 
         check_writable(given["directory"])
     name = cache.key(**content(asked, given))
-    if not given["no_cache"] and (entry := cache.read(name)) is not None and _still_passes(entry, given):
-        shown: dict[str, Any] = entry["report"]
-        return shown | {"cached": True, "topology": topology}, entry["files"]
-    from collc.cli.request import compile_asked
+    entry = None if given["no_cache"] else cache.read(name)
+    if cached := entry is not None and _still_passes(entry, given):
+        shown, files = entry["report"], entry["files"]
+    else:
+        from collc.choose import OUT_OF_TIME
+        from collc.cli.request import compile_asked
 
-    shown, files = compile_asked(asked, topology, given)
-    if not given["no_cache"]:
-        cache.write(name, {"report": shown, "files": files})
-    return shown | {"cached": False}, files
+        shown, files = compile_asked(asked, topology, given)
+        # What a deadline cut short must not be what later runs get.
+        if not given["no_cache"] and OUT_OF_TIME not in shown["passed_over"].values():
+            cache.write(name, {"report": shown, "files": files})
+    # A fabric read from another file is the same fabric, but what reading it brought up may differ.
+    warnings = [*asked.warnings, *shown["warnings"]]
+    return shown | {"cached": cached, "topology": topology, "warnings": warnings}, files
 
 
 def _still_passes(entry: dict[str, Any], given: dict[str, Any]) -> bool:
     """Whether an entry is whole and its files pass the check they passed when made."""
     from collc import verify
-
-    if not isinstance(entry.get("report"), dict) or not isinstance(entry.get("files"), dict):
-        return False
     from collc.cli.request import limits
 
     runtime = None if given["backend"] == "json" else given["backend"] or "executor"
     try:
+        told = {file["path"]: file["sha256"] for file in entry["report"]["files"]}
+        if told != {name: sha256(text.encode()).hexdigest() for name, text in entry["files"].items()}:
+            return False
         for name, text in entry["files"].items():
             verify.check_text(text, runtime, name=name, limits=limits(given))
-    except VerificationError:
+    except BudgetError:
+        raise
+    except (CollcError, AttributeError, KeyError, TypeError):
         return False
     return True
 
