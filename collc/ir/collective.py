@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from collc.errors import InputError, nearest
 from collc.ir.topology import Topology
@@ -26,8 +27,10 @@ class Places(Mapping[int, int]):
     offsets: int | tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if any(a >= b for a, b in zip(self.ranks, self.ranks[1:], strict=False)):
-            raise InputError(f"places: ranks {list(self.ranks)}; expected increasing numbers")
+        # A range is not walked: a document may name one of any length.
+        rises = self.ranks.step > 0 if isinstance(self.ranks, range) else _rises(self.ranks)
+        if not rises:
+            raise InputError(f"places: ranks {list(self.ranks[:8])}; expected increasing numbers")
         if isinstance(self.offsets, tuple) and len(self.offsets) != len(self.ranks):
             raise InputError(f"places: {len(self.offsets)} offsets for {len(self.ranks)} ranks")
 
@@ -48,6 +51,10 @@ class Places(Mapping[int, int]):
 
     def __len__(self) -> int:
         return len(self.ranks)
+
+
+def _rises(ranks: Sequence[int]) -> bool:
+    return all(a < b for a, b in pairwise(ranks))
 
 
 @dataclass(frozen=True)
