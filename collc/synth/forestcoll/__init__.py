@@ -1,7 +1,8 @@
 """ForestColl: spanning trees that reach the exact throughput optimum, on any fabric.
 
 Stages, one file each: `scale` (bandwidths -> whole numbers of trees), `balance` (switches get equal
-capacity in and out), `pack` (trees within those capacities; `oracle`, `sets` and `grow` serve it).
+capacity in and out), `pack` (trees within those capacities; `oracle`, `sets` and `grow` serve it),
+`renew` and `lower` (the same packing, of lower trees).
 All stages know one thing only: chunks that spread from their roots to all ranks. Reductions are the
 same on the reversed fabric, turned round; all-reduce lays one over the other.
 """
@@ -18,11 +19,14 @@ from collc.ir.collective import Problem, make_collective
 from collc.ir.flow import FlowSchedule, Tree
 from collc.ir.topology import Route, Topology
 from collc.synth.forestcoll.balance import balance
-from collc.synth.forestcoll.pack import Packed, pack
+from collc.synth.forestcoll.pack import Packed
+from collc.synth.forestcoll.renew import pack_low
 from collc.synth.forestcoll.scale import Instance, scale
 
-# A level of depth costs as much as this many links of scarcity one.
-_DEPTH_COST = 2
+_COMPOSED = (
+    "composed of an optimal reduce-scatter and an optimal allgather with equal shares per root; "
+    "fabrics with uneven GPUs may allow more with uneven shares"
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class ForestColl:
             )
             return FlowSchedule(problem, trees, Fraction(0))
         trees = self._trees(problem)
-        return FlowSchedule(problem, trees, cost.bandwidth_time(problem, trees), limit)
+        notes = (_COMPOSED,) if any(tree.reduce and tree.broadcast for tree in trees) else ()
+        return FlowSchedule(problem, trees, cost.bandwidth_time(problem, trees), limit, notes)
 
     def _trees(self, problem: Problem) -> tuple[Tree, ...]:
         chunks = tuple(enumerate(problem.collective.chunks))
@@ -85,7 +90,9 @@ class ForestColl:
             )
         # Every rank is root of an equal share of each chunk.
         ranks = tuple(range(n))
-        pairs = _overlay(self._up(problem.topology, ranks), self._down(problem.topology, ranks))
+        downs = self._down(problem.topology, ranks)
+        ups = [way.reversed() for way in downs] if problem.topology.is_symmetric else self._up(problem.topology, ranks)
+        pairs = _overlay(ups, downs)
         return tuple(
             Tree(index, up.share / n, up.root, reduce=up.routes, broadcast=down.routes)
             for index, _ in chunks
@@ -97,7 +104,7 @@ class ForestColl:
         n = topology.n_ranks
         spread = make_collective("allgather", n) if len(roots) == n else make_collective("broadcast", n, root=roots[0])
         instance = balance(scale(Problem(topology, spread), roots, self.trees_per_rank))
-        return [_way(instance, tree) for tree in pack(instance, _DEPTH_COST)]
+        return [_way(instance, tree) for tree in pack_low(instance)]
 
     def _up(self, topology: Topology, roots: Sequence[int]) -> list[_Way]:
         """Ways from all ranks to each root: those of the reversed fabric, walked backwards."""

@@ -9,6 +9,7 @@ that some path works, and all are tried. So the packing is exact, and ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collc.synth.forestcoll.grow import Growth
@@ -32,20 +33,30 @@ class Packed:
     copies: int
     paths: tuple[tuple[int, ...], ...]
 
+    def height(self, instance: Instance) -> int:
+        """Hops between GPUs on the longest way down."""
+        depth = {self.root: 0}
+        for path in self.paths:
+            depth[instance.heads[path[-1]]] = depth[instance.tails[path[0]]] + 1
+        return max(depth.values())
 
-def pack(instance: Instance, depth_cost: int) -> tuple[Packed, ...]:
+
+def pack(instance: Instance, depth_cost: int, effort: int | None = None) -> tuple[Packed, ...] | None:
     """Trees that together root `instance.trees` at each rank and span all GPUs.
 
     Args:
         instance: feasible, with switches in balance.
         depth_cost: how much a level of depth costs, in links of scarcity one.
+        effort: oracle passes after which to give up and return None; no limit by default.
     """
-    return _Packer(instance, depth_cost).run()
+    return _Packer(instance, depth_cost, effort).run()
 
 
 class _Packer:
-    def __init__(self, instance: Instance, depth_cost: int) -> None:
+    def __init__(self, instance: Instance, depth_cost: int, effort: int | None) -> None:
         self.instance = instance
+        self.effort = effort
+        self.passes = 0
         self.capacities = list(instance.capacities)
         self.trees = list(instance.trees)
         self.oracle = instance.oracle()
@@ -53,10 +64,12 @@ class _Packer:
         self.growth = Growth(instance, self.capacities, self.sets, depth_cost)
         self.done: list[Packed] = []
 
-    def run(self) -> tuple[Packed, ...]:
+    def run(self) -> tuple[Packed, ...] | None:
         """Batches of trees; each that passes doubles the next."""
         batch, misses = 1, 0
         while sum(self.trees):
+            if self.effort is not None and self.passes > self.effort:
+                return None
             before = len(self.done)
             while sum(self.trees) and len(self.done) < before + batch and self._grow(misses):
                 pass
@@ -72,7 +85,7 @@ class _Packer:
         while True:
             while any(self._slack(index) < 0 for index in range(self.sets.n_sets)):
                 self._undo(self.done.pop())
-            violated = self.oracle.violated(self.capacities, self.trees)
+            violated = self._violated()
             if not violated:
                 return
             if not self.sets.learn(violated):
@@ -86,7 +99,7 @@ class _Packer:
         while not self.growth.is_complete:
             if self.growth.advance():
                 continue
-            if violated := self._violated():
+            if violated := self._violated(self.growth.reached, self.growth.copies):
                 paths = tuple(self.growth.paths)
                 self._undo(Packed(root, self.growth.copies, paths))
                 if not self.sets.learn(violated):
@@ -117,8 +130,7 @@ class _Packer:
         for path in self.growth.candidates():
             for arc in path:
                 self.capacities[arc] -= 1
-            rank = self.instance.heads[path[-1]]
-            violated = self.oracle.violated(self.capacities, self.trees, [*self.growth.reached, rank], 1)
+            violated = self._violated([*self.growth.reached, self.instance.heads[path[-1]]], 1)
             for arc in path:
                 self.capacities[arc] += 1
             if not violated:
@@ -126,8 +138,9 @@ class _Packer:
                 return
         raise RuntimeError("no path extends a tree that can be packed; are the switches in balance?")
 
-    def _violated(self) -> list[list[bool]]:
-        return self.oracle.violated(self.capacities, self.trees, self.growth.reached, self.growth.copies)
+    def _violated(self, reached: Sequence[int] = (), copies: int = 0) -> list[list[bool]]:
+        self.passes += 1
+        return self.oracle.violated(self.capacities, self.trees, reached, copies)
 
     def _slack(self, index: int) -> int:
         return self.sets.slack(index, self.capacities, self.trees)

@@ -1,0 +1,107 @@
+"""Stage 4, renew: the highest trees and some others are taken out and packed anew, as long as it pays.
+
+What is taken out can be packed, since it was; so every round ends in a packing as good as the one
+before. Rounds follow a fixed pattern, so that equal input gives equal output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from collc.synth.forestcoll.lower import lower, remaining
+from collc.synth.forestcoll.pack import Packed, pack
+from collc.synth.forestcoll.scale import Instance
+
+# Costs of a level of depth, in links of scarcity one, that lead to different packings.
+_DEPTH_COSTS = (2, 1, 4, 8)
+# Oracle passes of a first attempt.
+_EFFORT = 100
+# Rounds in all, and in tree edges looked at: small fabrics get all rounds, large ones fewer.
+_ROUNDS, _WORK = 24, 60_000
+# Rounds without gain after which to stop.
+_STALE = 8
+# Of the highest trees, how many are taken out in a round.
+_HIGHEST = 4
+
+
+def pack_low(instance: Instance) -> tuple[Packed, ...]:
+    """A packing with low trees: several attempts, the best one renewed."""
+    least = _least_height(instance)
+    attempts = _attempts(instance, least)
+    # A few trees more are worth a lower height; many would not fit a GPU.
+    most = min(map(len, attempts)) * 5 // 4 + 1
+    best = min((lower(instance, trees, most) for trees in attempts), key=lambda trees: _badness(instance, trees))
+    stale = 0
+    for turn in range(min(_ROUNDS, 1 + _WORK // (instance.n_ranks * len(best)))):
+        if _badness(instance, best)[0] <= least or stale == _STALE:
+            break
+        renewed = _renew(instance, best, turn, most)
+        gain = renewed is not None and _badness(instance, renewed) < _badness(instance, best)
+        stale = 0 if gain else stale + 1
+        # An equal packing is another place to start from.
+        if renewed is not None and _badness(instance, renewed) <= _badness(instance, best):
+            best = renewed
+    return best
+
+
+def _attempts(instance: Instance, least: int) -> list[tuple[Packed, ...]]:
+    """Packings under different costs of depth; the efforts grow until one is found."""
+    effort = _EFFORT
+    attempts: list[tuple[Packed, ...]] = []
+    while not attempts:
+        for cost in _DEPTH_COSTS:
+            if (trees := pack(instance, cost, effort)) is None:
+                continue
+            attempts.append(trees)
+            if _badness(instance, trees)[0] <= least:
+                return attempts
+        effort *= 4
+    return attempts
+
+
+def _badness(instance: Instance, trees: Sequence[Packed]) -> tuple[int, int, int]:
+    """Greatest height, copies of that height, trees."""
+    heights = [tree.height(instance) for tree in trees]
+    top = max(heights)
+    return top, sum(tree.copies for tree, height in zip(trees, heights, strict=True) if height == top), len(trees)
+
+
+def _renew(instance: Instance, trees: Sequence[Packed], turn: int, most: int) -> tuple[Packed, ...] | None:
+    heights = [tree.height(instance) for tree in trees]
+    top = max(heights)
+    highest = [index for index, height in enumerate(heights) if height == top]
+    others = [index for index, height in enumerate(heights) if height < top]
+    first = turn * _HIGHEST % len(highest)
+    stride = 2 + turn % 3
+    out = {*highest[first : first + _HIGHEST], *others[turn % stride :: stride]}
+    kept = [tree for index, tree in enumerate(trees) if index not in out]
+    left = list(instance.trees)
+    for tree in kept:
+        left[tree.root] -= tree.copies
+    rest = replace(instance, capacities=tuple(remaining(instance, kept)), trees=tuple(left))
+    repacked = pack(rest, _DEPTH_COSTS[turn % len(_DEPTH_COSTS)], effort=2 * len(out))
+    if repacked is None or len(kept) + len(repacked) > most:
+        return None
+    return lower(instance, (*kept, *repacked), most)
+
+
+def _least_height(instance: Instance) -> int:
+    """Hops that some tree must have: the farthest GPU from any root."""
+    return max(_eccentricity(instance, root) for root in range(instance.n_ranks) if instance.trees[root])
+
+
+def _eccentricity(instance: Instance, root: int) -> int:
+    hops = {root: 0}
+    level, depth = [root], 0
+    while level:
+        depth += 1
+        stack, level = level, []
+        while stack:
+            for arc in instance.leaving[stack.pop()]:
+                head = instance.heads[arc]
+                if head in hops or not instance.capacities[arc]:
+                    continue
+                hops[head] = depth
+                (level if head < instance.n_ranks else stack).append(head)
+    return max(hops[rank] for rank in range(instance.n_ranks))
