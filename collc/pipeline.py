@@ -111,10 +111,13 @@ def _lower_first(sizes: Range, target: Target, clock: Clock, passed_over: dict[s
     refusals: dict[str, UnsupportedError] = {}
     for candidate in sizes.ranked:
         try:
-            return _lower_fitting(candidate, sizes, target, clock)
+            lowered = _lower_fitting(candidate, sizes, target, clock)
         except UnsupportedError as error:
             refusals[candidate.synthesizer] = error
             passed_over[candidate.synthesizer] = str(error)
+        else:
+            passed_over.pop(candidate.synthesizer, None)
+            return lowered
     raise next(iter(refusals.values()))
 
 

@@ -96,7 +96,7 @@ def test_the_head_has_what_the_runtime_requires(runtime):
     assert found["coll"] == ("reduce_scatter" if runtime == "classic" else "reducescatter")
     assert (found["ngpus"], found["nchunksperloop"], found["minBytes"]) == ("3", "3", "3")
     assert found["maxBytes"] == (str(2**63 - 1) if runtime == "classic" else "0")
-    assert list(found)[0] == "name"
+    assert next(iter(found)) == "name"
     # Every step type of the file is one the runtime executes.
     kinds = {part.split('"')[1] for part in text.split() if part.startswith("type=")}
     assert kinds <= set(consumer.step_types)
