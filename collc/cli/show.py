@@ -39,6 +39,7 @@ def _file(report: FileReport, *, strict: bool) -> dict[str, Any]:
         "bound_exact": _exact(report.bound_algbw),
         "runtime": report.runtime,
         "runtime_guessed": report.guessed,
+        "limits": dict(report.limits),
         "out_of_place": report.out_of_place,
         "min_bytes": report.min_bytes,
         "max_bytes": report.max_bytes,
@@ -75,7 +76,7 @@ def _summary(report: FileReport) -> str:
     """What the file is, in one line."""
     parts = [report.format]
     if report.runtime:
-        parts.append(f"read as {report.runtime} would" + (" (guessed; see --runtime)" if report.guessed else ""))
+        parts.append(f"read as {report.runtime} would" + _reading(report))
     if report.collective:
         parts.append(f"{report.collective} on {report.ranks} ranks")
     kinds = [word for word, served in (("in place", report.in_place), ("out of place", report.out_of_place)) if served]
@@ -86,6 +87,13 @@ def _summary(report: FileReport) -> str:
     if report.fifo_depth_needed is not None:
         parts.append(f"needs queues of depth {report.fifo_depth_needed}")
     return ", ".join(part for part in parts if part)
+
+
+def _reading(report: FileReport) -> str:
+    """What the user should know of how the file was read."""
+    limits = ", ".join(f"{key}={value}" for key, value in report.limits.items())
+    notes = [note for note in ("guessed; see --runtime" if report.guessed else "", limits) if note]
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def _figures(report: FileReport) -> list[str]:
@@ -112,14 +120,19 @@ def _served(served: Served) -> str:
 def _finding(report: FileReport, finding: Finding, source: Sequence[bytes]) -> list[str]:
     """A finding, and the line it is about with a mark under the column."""
     place = report.path + "".join(f":{number}" for number in (finding.line, finding.column) if number is not None)
-    lines = [f"{place}: {finding.severity} [{finding.rule}] {finding.message}"]
+    lines = [f"{place}: {finding.severity} [{finding.rule}] {_printable(finding.message)}"]
     if finding.line is not None and 0 < finding.line <= len(source):
         line = source[finding.line - 1].decode("utf-8", "replace").replace("\t", " ")
         column = finding.column or len(line) - len(line.lstrip()) + 1
         start = max(0, column - 1 - _EXCERPT // 2) if len(line) > _EXCERPT else 0
-        shown = "".join(c if c.isprintable() else "?" for c in line[start : start + _EXCERPT])
+        shown = _printable(line[start : start + _EXCERPT])
         lines += [f"  {finding.line:>5} | {shown}", f"        | {' ' * (column - 1 - start)}^"]
     return lines
+
+
+def _printable(text: str) -> str:
+    """Text that cannot steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def rules_text() -> str:

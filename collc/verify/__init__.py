@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from collc.errors import VerificationError
+from collc.errors import InputError, UnsupportedError, VerificationError
 from collc.ir.collective import Problem
 from collc.ir.flow import FlowSchedule
 from collc.ir.program import Program
@@ -95,6 +95,9 @@ def check_text(text: str, runtime: str | None, *, name: str, limits: Mapping[str
     """
     from collc.verify import formats
 
-    report = formats.examine_bytes(text.encode(), name, Request(runtime=runtime, limits=limits or {}))
+    try:
+        report = formats.examine_bytes(text.encode(), name, Request(runtime=runtime, limits=limits or {}))
+    except (InputError, UnsupportedError) as error:
+        raise VerificationError(str(error)) from None
     raise_on_errors(name, report.findings)
     return report

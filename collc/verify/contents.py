@@ -104,6 +104,7 @@ def examine_xml(raw: bytes, path: str, request: Request) -> FileReport:
         examined.findings,
         runtime=name,
         guessed=request.runtime is None,
+        limits=request.limits,
         fifo_depth_needed=examined.fifo_depth_needed,
         source=raw,
     )

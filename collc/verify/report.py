@@ -57,7 +57,8 @@ class FileReport:
     Attributes:
         path: as given; what follows it inside a directory is appended.
         format: such as "msccl-xml", "collc-flow"; "unknown" for a stray file.
-        runtime: whose rules it was read by, and whether that was a guess.
+        runtime: whose rules it was read by; `guessed`: whether that was a guess; `limits`: of that
+            runtime, where others than its own were asked for.
         collective, ranks: what it says it computes, and for how many.
         table: the chunks of that collective, where the file could be understood.
         in_place, out_of_place: kinds of call it serves.
@@ -75,6 +76,7 @@ class FileReport:
     findings: tuple[Finding, ...] = ()
     runtime: str | None = None
     guessed: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
     collective: str | None = None
     ranks: int | None = None
     table: Collective | None = field(default=None, repr=False)
