@@ -15,16 +15,20 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 from conftest import ring_fabric, star_fabric
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collc import verify
-from collc.cli import collc
-from collc.errors import VerificationError
+from collc.cli import collc, show
+from collc.errors import InputError, UnsupportedError, VerificationError
 from collc.ir import text
 from collc.ir.collective import Problem, alltoallv, make_collective
 from collc.ir.flow import Bound, Cut, FlowSchedule, Tree
 from collc.ir.program import Buffer, Gpu, Instruction, Op, Program, Slot, Threadblock
 from collc.ir.schedule import Schedule, Send
 from collc.ir.topology import Route, Topology
+from collc.verify import formats
+from collc.verify.report import Request
 from collc.verify.rules import RULES
 
 KEYS = {
@@ -229,9 +233,8 @@ def test_a_fabric_of_other_ranks_is_named(files):
 
 def test_sends_need_a_way_through_switches_alone(files):
     far = Threadblock(2, 2, 0, (Instruction(Op.SEND, Slot(Buffer.INPUT, 0), Slot(Buffer.OUTPUT, 0)),))
-    lonely = Program(
-        make_collective("broadcast", 3), (Gpu(0, 0, (far,)), Gpu(1, 0, ()), Gpu(2, 0, ())), program.protocol
-    )
+    gpus = Gpu(0, 0, (far,)), Gpu(1, 0, ()), Gpu(2, 0, ())
+    lonely = Program(make_collective("broadcast", 3), gpus)
     Path("far.json").write_text(text.dumps(lonely))
     document = report("far.json", "-t", "hub.yaml")
     (missing,) = [f for f in document["files"][0]["findings"] if f["rule"] == "no-route"]
@@ -411,6 +414,45 @@ def test_paths_that_are_no_files(files):
     assert run().exit_code == 2
     assert run("pair.xml", "--runtime", "mscclpp").exit_code == 2
     assert run("pair.xml", "--runtime", "roccl").exit_code == 2
+
+
+anything = st.none() | st.booleans() | st.integers(-3, 5) | st.sampled_from([10**12, -(10**12), "1/3", "g9", "0:2"])
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    st.sampled_from([pair_flow(), pair_schedule(), pair_program()]),
+    st.lists(anything, min_size=1, max_size=3),
+    st.data(),
+)
+def test_a_document_changed_anywhere_is_judged_or_refused(value, put, data):
+    """No traceback and no hang, whatever the numbers say."""
+    document = json.loads(text.dumps(value))
+    for thing in put:
+        at, key = document, data.draw(st.sampled_from(sorted(document)))
+        while isinstance(at[key], dict | list) and at[key]:
+            at = at[key]
+            key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        at[key] = thing
+    judge(json.dumps(document).encode())
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.data())
+def test_an_xml_changed_anywhere_is_judged(data):
+    raw = pair_xml().encode()
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw)))
+        raw = raw[:at] + data.draw(st.binary(max_size=3)) + raw[at + data.draw(st.integers(0, 5)) :]
+    judge(raw)
+
+
+def judge(raw: bytes) -> None:
+    request = Request(topology=ring_fabric(2), sizes=(64, 65))
+    try:
+        show.text(formats.examine_bytes(raw, "x", request), strict=False)
+    except (InputError, UnsupportedError) as error:
+        assert str(error).startswith("x: ")
 
 
 # --- other forms of the result -------------------------------------------------------------------
