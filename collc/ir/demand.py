@@ -70,8 +70,9 @@ def _read_npy(path: str) -> list[list[int]]:
     try:
         # Pickled objects would run code when read.
         matrix = numpy.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {error}", Place(path)) from None
+    except Exception as error:  # its header goes through Python's own parser, which fails in many ways
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InputError(f"is no .npy file that can be read: {reason}", Place(path)) from None
     if matrix.ndim != 2 or matrix.dtype.kind not in "iu":
         raise InputError(f"holds {matrix.ndim}-dimensional {matrix.dtype}; expected a matrix of integers", Place(path))
     if matrix.size and matrix.min() < 0:
