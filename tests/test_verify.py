@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 from conftest import both_ways, ring_fabric, star_fabric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collc import verify
+from collc import cost, verify
 from collc.errors import VerificationError
-from collc.ir.collective import Problem, alltoallv, make_collective
+from collc.ir.collective import COLLECTIVES, Problem, alltoallv, make_collective
 from collc.ir.flow import Bound, Cut, FlowSchedule, Prices, Tree
 from collc.ir.schedule import Schedule, Send
 from collc.ir.topology import Route, Topology
 from collc.verify.findings import Finding
-from collc.verify.witness import transfers
+from collc.verify.rules import RULES
+from collc.verify.witness import bound_faults, transfers
 
 HALF = Fraction(1, 2)
 
@@ -465,3 +466,70 @@ def test_unequal_cables_are_told_apart():
     (finding,) = verify.findings(replace(right, trees=shifted))
     assert finding.rule == "overload"
     assert "link g0 -> g1 carries 1/2 of the message" in finding.message
+
+
+# --- the bounds of the cost model, by independent rules ------------------------------------------
+
+lopsided = st.builds(
+    lambda n, widths: Topology(
+        "lopsided",
+        tuple(f"g{rank}" for rank in range(n)),
+        ("s",),
+        tuple(
+            replace(link, bandwidth=Fraction(widths[i % len(widths)]))
+            for i, link in enumerate((*star_fabric(n).links, *ring_fabric(n).links))
+        ),
+    ),
+    st.integers(2, 5),
+    st.lists(st.sampled_from([1, 2, 7, Fraction(25, 3)]), min_size=1, max_size=9),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lopsided, st.sampled_from(sorted(COLLECTIVES)))
+def test_the_checker_proves_every_bound_of_the_cost_model(fabric, name):
+    problem = Problem(fabric, make_collective(name, fabric.n_ranks))
+    bound = cost.bound(problem)
+    assert bound is not None
+    assert list(bound_faults(problem, bound, bound.time)) == []
+    for wrong in (bound.time * 2, bound.time / 2):
+        assert [finding.rule for finding in bound_faults(problem, replace(bound, time=wrong), bound.time)] == ["bound"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(lopsided, st.sampled_from(sorted(COLLECTIVES)), st.data())
+def test_no_witness_proves_more_than_a_real_schedule_reaches(fabric, name, data):
+    """Soundness: whatever cut or prices are offered, a valid flow is never said to beat them."""
+    collective = make_collective(name, fabric.n_ranks)
+    problem = Problem(fabric, collective)
+    trees = []
+    for index, chunk in enumerate(collective.chunks):
+        root = data.draw(st.sampled_from(chunk.precondition.ranks))
+        gather = [r for r in data.draw(st.permutations(list(chunk.precondition))) if r != root]
+        spread = [r for r in data.draw(st.permutations(list(chunk.postcondition))) if r != root]
+        # A chain into the root, and one out of it: all that matters is that it is valid.
+        into = [*gather, root]
+        out = [root, *spread]
+        trees.append(
+            Tree(
+                index,
+                Fraction(1),
+                root,
+                tuple(hop(fabric, a, b) for a, b in pairwise(into)),
+                tuple(hop(fabric, a, b) for a, b in pairwise(out)),
+            )
+        )
+    inside = data.draw(st.sets(st.sampled_from((*fabric.gpus, "s"))))
+    priced = data.draw(st.lists(st.tuples(st.sampled_from(fabric.links), st.fractions(0, 3, max_denominator=4))))
+    prices = {(link.src, link.dst): price for link, price in priced}
+    witness = data.draw(
+        st.sampled_from([Cut(tuple(sorted(inside))), Prices(tuple((*ends, price) for ends, price in prices.items()))])
+    )
+    flow = FlowSchedule(problem, tuple(trees), cost.bandwidth_time(problem, trees), Bound(Fraction(1), witness))
+    assert rules(flow) <= {"bound"}
+
+
+def test_every_rule_of_these_checkers_is_listed_with_its_severity():
+    for _, value, _ in (*FLOW_FAULTS, *SCHEDULE_FAULTS):
+        for finding in verify.findings(value):
+            assert RULES[finding.rule].severity == finding.severity

@@ -45,7 +45,10 @@ def _file(report: FileReport, *, strict: bool) -> dict[str, Any]:
         "max_bytes": report.max_bytes,
         "channels": report.channels,
         "protocol": report.protocol,
-        "links": [[src, dst, str(share)] for (src, dst), share in report.loads.items()],
+        "links": [
+            {"from": src, "to": dst, "share_exact": str(load.share), "busy": float(load.busy)}
+            for (src, dst), load in report.loads.items()
+        ],
         "sizes": [{"bytes": s.nbytes, "served": s.reason is None, "reason": s.reason} for s in report.served],
     }
 
@@ -105,10 +108,13 @@ def _figures(report: FileReport) -> list[str]:
             share = float(report.algbw / report.bound_algbw)
             line += f"; the optimum is {format_rate(report.bound_algbw)} GB/s ({share:.1%} of it)"
         lines.append(line)
-    busiest = sorted(report.loads.items(), key=lambda item: (-item[1], item[0]))[:_LINKS]
+    busiest = sorted(report.loads.items(), key=lambda item: -item[1].busy)[:_LINKS]
     if busiest:
-        shown = ", ".join(f"{src} -> {dst} {float(share):.4g}" for (src, dst), share in busiest)
-        lines.append(f"links that carry most, in messages: {shown}")
+        shown = ", ".join(f"{src} -> {dst} ({float(load.share):.4g})" for (src, dst), load in busiest)
+        full = sum(load.busy == 1 for load in report.loads.values())
+        lines.append(
+            f"busiest links, {full} of {len(report.loads)} as busy as the first, with messages carried: {shown}"
+        )
     return [*lines, *(_served(served) for served in report.served)]
 
 

@@ -15,6 +15,7 @@ from collc.ir.program import Program
 from collc.ir.topology import Route, Topology
 from collc.verify.findings import Finding
 from collc.verify.links import add_up, route_faults
+from collc.verify.report import Load
 from collc.verify.rules import Collector, collected
 
 Hop = tuple[str, str]
@@ -27,12 +28,12 @@ class Fit:
 
     Attributes:
         findings: what does not fit.
-        loads: (src, dst) -> share of the message that crosses the link.
+        loads: (src, dst) -> what the link carries.
         time: of the busiest link [s/GB of message size].
     """
 
     findings: tuple[Finding, ...]
-    loads: Mapping[Hop, Fraction]
+    loads: Mapping[Hop, Load]
     time: Fraction
 
 
@@ -92,9 +93,10 @@ def routes_on(loads: Mapping[Route, int], unit: Fraction, topology: Topology) ->
 
 
 def _fit(topology: Topology, findings: tuple[Finding, ...], total: Mapping[Hop, Fraction], size_chunks: int) -> Fit:
-    loads = {hop: load / size_chunks for hop, load in sorted(total.items())}
-    time = max((load / topology.link[hop].bandwidth for hop, load in loads.items()), default=Fraction())
-    return Fit(findings, loads, time)
+    shares = {hop: load / size_chunks for hop, load in sorted(total.items())}
+    times = {hop: share / topology.link[hop].bandwidth for hop, share in shares.items()}
+    time = max(times.values(), default=Fraction())
+    return Fit(findings, {hop: Load(share, times[hop] / time) for hop, share in shares.items()}, time)
 
 
 class _Ways:

@@ -43,6 +43,19 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Load:
+    """What a link carries.
+
+    Attributes:
+        share: of the message.
+        busy: share of the time of the busiest link.
+    """
+
+    share: Fraction
+    busy: Fraction
+
+
+@dataclass(frozen=True)
 class Served:
     """Whether a file serves a message of some size, and why not."""
 
@@ -66,7 +79,7 @@ class FileReport:
         fifo_depth_needed: the least queue depth at which it cannot deadlock.
         algbw: large-message limit by the load of links [GB/s].
         bound_algbw: no schedule can be faster [GB/s].
-        loads: (src, dst) -> share of the message that crosses the link.
+        loads: (src, dst) -> what the link carries.
         served: the sizes asked for.
         source: the bytes read, for excerpts.
     """
@@ -89,7 +102,7 @@ class FileReport:
     fifo_depth_needed: int | None = None
     algbw: Fraction | None = None
     bound_algbw: Fraction | None = None
-    loads: Mapping[tuple[str, str], Fraction] = field(default_factory=dict, repr=False)
+    loads: Mapping[tuple[str, str], Load] = field(default_factory=dict, repr=False)
     served: tuple[Served, ...] = ()
     source: bytes = field(default=b"", repr=False, compare=False)
 
