@@ -11,6 +11,7 @@ from collc.errors import BudgetError, InputError, UnsupportedError
 from collc.ir.collective import Problem
 from collc.ir.flow import FlowSchedule
 from collc.request import Clock, Request
+from collc.units import format_rate
 
 # Two schedules of equal bandwidth are told apart by their time at this size [bytes].
 _TIE_BYTES = 2**20
@@ -91,7 +92,11 @@ def _why_slower(best: Candidate, other: Candidate, nbytes: int | None) -> str:
     (kept, tie), (time, other_tie) = best.time_us(nbytes), other.time_us(nbytes)
     if time != kept:
         return f"predicted {float(time / kept):.3g} times the time" if kept else "moves more"
-    return f"as fast, with a latency of {float(other_tie):.4g} us against {float(tie):.4g} us at 1 MiB"
+    if other_tie == tie:
+        return "as fast"
+    if nbytes is None:
+        return f"as fast for large messages, but {float(other_tie):.4g} us against {float(tie):.4g} us at 1 MiB"
+    return f"as fast, but {format_rate(1 / other_tie)} GB/s against {format_rate(1 / tie)} GB/s for large messages"
 
 
 @dataclass(frozen=True)

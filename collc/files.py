@@ -20,6 +20,9 @@ def check_writable(directory: str) -> None:
     Raises:
         InputError: it is no directory, or cannot be created or written to.
     """
+    if not directory:
+        # Path("") is the working directory; an unset variable in a script must not fill it.
+        raise InputError("a directory with an empty name; expected where the files shall be written")
     path = Path(directory)
     try:
         while not path.exists() and path != path.parent:

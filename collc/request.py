@@ -42,6 +42,8 @@ class Target:
             raise InputError(f"backend '{self.backend}'" + nearest(self.backend, BACKENDS))
         if self.instances < 1:
             raise InputError(f"instances {self.instances}; expected 1 or more")
+        if self.rules is not None:
+            runtimes.load(self.rules).with_limits(self.limits)
 
     @property
     def runtime(self) -> runtimes.Runtime:

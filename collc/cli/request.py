@@ -89,18 +89,17 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
     from collc.report import report
     from collc.request import Request, Target
 
-    target = None
-    if given["backend"] is not None or given["directory"] is not None:
-        target = Target(
-            given["backend"] or "executor",
-            given["protocol"],
-            _chunks(given["chunks"]),
-            given["instances"],
-            given["inplace"],
-            limits(given),
-        )
+    target = Target(
+        given["backend"] or "executor",
+        given["protocol"],
+        _chunks(given["chunks"]),
+        given["instances"],
+        given["inplace"],
+        limits(given),
+    )
     options = key_values(given["options"], "-o", str)
-    request = Request(asked.problem, given["synthesizer"], options, asked.sizes, target)
+    wanted = given["backend"] is not None or given["directory"] is not None
+    request = Request(asked.problem, given["synthesizer"], options, asked.sizes, target if wanted else None)
     outcome = compile_request(request, asked.clock)
     return report(request, outcome, topology), {file.name: file.text for file in outcome.files}
 
