@@ -31,6 +31,8 @@ MAY_IMPORT = {
     "synth": LOW | {"ir", "solve", "cost", "runtimes"},
     "passes": LOW | {"ir", "solve", "cost", "runtimes"},
     "backend": LOW | {"ir", "solve", "cost", "runtimes"},
+    "design": LOW | {"ir", "solve", "cost"},
+    "machine": LOW | {"ir"},
     "verify": LOW | {"ir", "runtimes"},
     "registry": LOW,
 }

@@ -365,6 +365,14 @@ def test_too_many_files_for_a_runtime(directory):
     assert "limit-files" in rules(report(directory, "--runtime", "classic"))
 
 
+def test_links_in_a_directory_are_followed(directory):
+    (directory / "c.xml").symlink_to(directory / "a.xml")
+    assert rules(report(directory)) == {"overlapping-ranges"}
+    (directory / "c.xml").unlink()
+    (directory / "c.xml").symlink_to("nowhere")
+    assert run(directory).exit_code == 2
+
+
 def test_a_directory_of_our_own_files(tmp_path):
     (tmp_path / "flow.json").write_text(text.dumps(pair_flow()))
     assert report(tmp_path)["ok"]
@@ -565,6 +573,20 @@ def test_a_closed_pipe_is_no_verdict_and_no_traceback(files):
     )
     assert done.stdout.strip() in ("0", "141")
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_said_in_a_sentence():
+    for words in ("--help", "verify --rules"):
+        command = f"{sys.executable} -m collc {words} > /dev/full"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (2, "collc: cannot write the result: No space left on device\n")
+
+
+def test_standard_input_is_a_file_too():
+    result = CliRunner().invoke(collc, ["verify", "-", "--json"], input=pair_xml())
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["files"][0]["format"] == "msccl-xml"
 
 
 def test_an_interrupt_leaves_130():

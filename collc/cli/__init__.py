@@ -7,6 +7,7 @@ starts at once. Errors a user can meet are caught here, once, around everything.
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -26,6 +27,7 @@ COMMANDS = {
 }
 INTERRUPTED = 130  # as a shell reports SIGINT
 PIPE_CLOSED = 141  # as a shell reports SIGPIPE
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # standard output is a file on a full or broken disk
 
 
 class Root(click.Group):
@@ -82,9 +84,13 @@ class Root(click.Group):
         except CollcError as error:
             sys.exit(_complain(str(error), error.exit_code))
         except BrokenPipeError:
-            # Whatever is still buffered has no reader; without this the interpreter complains at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             sys.exit(PIPE_CLOSED)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            _drop_output()
+            sys.exit(_complain(f"cannot write the result: {error.strerror}", 2))
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -98,6 +104,11 @@ class Root(click.Group):
 
 class _PipeClosed(BrokenPipeError):
     """A closed pipe without the number by which click would catch it."""
+
+
+def _drop_output() -> None:
+    """Forget what is still buffered, or the interpreter complains of it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str, code: int, ctx: click.Context | None = None) -> int:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,11 +37,13 @@ def examine(path: str, request: Request) -> tuple[FileReport, ...]:
 
 
 def read(path: str) -> bytes:
-    """The bytes of a regular file.
+    """The bytes of a regular file, or of standard input for `-`.
 
     Raises:
         InputError: missing, unreadable, not a regular file, or absurdly long.
     """
+    if path == "-":
+        return sys.stdin.buffer.read(MAX_FILE_BYTES)
     file = Path(path)
     try:
         status = file.stat()
@@ -108,10 +111,11 @@ def _looks(raw: bytes) -> str:
 def _examine_directory(path: str, request: Request) -> tuple[FileReport, ...]:
     """Every file of a directory, and what the files are together.
 
-    A runtime that loads a directory parses every file in it, hidden ones too, whatever its name.
+    A runtime that loads a directory parses every file and link in it, hidden ones too, whatever its name.
     """
     try:
-        names = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
+        with os.scandir(path) as entries:
+            names = sorted(e.name for e in entries if e.is_file() or (e.is_symlink() and not e.is_dir()))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", Place(path)) from None
     files = {str(Path(path) / name): read(str(Path(path) / name)) for name in names}
