@@ -9,7 +9,7 @@ re-adds. Two witnesses are tried:
 
 Rule of prices: a chunk needs at least t transfers between ranks, and each costs at least the
 cheapest way between two distinct ranks. With one contributor p, t = consumers other than p; with one
-consumer and several contributors, t = ranks concerned - 1; with all n ranks on both sides,
+consumer, or some of each, t = ranks concerned - 1, which join them; with all n ranks on both sides,
 t = 2n - 2 (one-way gossip: Harary & Schwenk, Journal of the Franklin Institute 297(6), 1974). A
 chunk with one contributor and one consumer pays the cheapest way between those two.
 """
@@ -387,7 +387,7 @@ def _n_transfers(before: frozenset[int], after: frozenset[int], n_ranks: int) ->
         return len(after - before)
     if len(before) == n_ranks and len(after) == n_ranks:
         return 2 * n_ranks - 2
-    return len(before | after) - 1 if len(after) == 1 else 0
+    return len(before | after) - 1
 
 
 def _distances(topology: Topology, prices: _LinkPrices, rank: int) -> dict[int, int]:

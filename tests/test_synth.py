@@ -1,0 +1,290 @@
+"""Every synthesizer on small fabrics, by the conditions themselves; then what each one promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import fabrics
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import fabrics as random_fabrics
+
+from collc import cost, registry, verify
+from collc.errors import InfeasibleError, InputError, UnsupportedError
+from collc.ir import text
+from collc.ir.collective import COLLECTIVES, Problem, alltoallv, make_collective
+from collc.ir.flow import FlowSchedule, Tree
+from collc.ir.topology import Topology
+from collc.synth.forestcoll import ForestColl
+from collc.synth.forestcoll.balance import balance
+from collc.synth.forestcoll.pack import pack
+from collc.synth.forestcoll.scale import scale
+from collc.synth.ring import Ring
+
+SMALL = {
+    topology.name: topology
+    for topology in (
+        fabrics.single(), fabrics.path(2), fabrics.star(4), fabrics.ring(5), fabrics.one_way_ring(4), fabrics.torus(3, 3),
+        fabrics.hypercube(3), fabrics.twobox(), fabrics.hetero3b(), fabrics.two_levels(), fabrics.dgx1(), fabrics.a100(2),
+    )
+}  # fmt: skip
+
+
+def problem(topology: Topology, name: str, root: int | None = None) -> Problem:
+    return Problem(topology, make_collective(name, topology.n_ranks, root=root))
+
+
+def assert_serves(flow: FlowSchedule) -> None:
+    """The conditions of a flow schedule, written anew and without the checkers."""
+    topology, collective = flow.problem.topology, flow.problem.collective
+    shares = dict.fromkeys(range(len(collective.chunks)), Fraction(0))
+    loads: dict[tuple[str, str], Fraction] = {}
+    for tree in flow.trees:
+        shares[tree.chunk] += tree.weight
+        assert_joins(tree, flow.problem)
+        for hop in (hop for route in tree.reduce + tree.broadcast for hop in route.hops):
+            loads[hop] = loads.get(hop, Fraction(0)) + tree.weight * collective.chunks[tree.chunk].count
+    assert set(shares.values()) <= {Fraction(1)}
+    busiest = max((load / topology.link[hop].bandwidth for hop, load in loads.items()), default=Fraction(0))
+    assert flow.time == busiest / collective.size_chunks
+    assert (flow.bound is None) == (flow.time == 0)
+    assert flow.bound is None or flow.bound.time <= flow.time
+
+
+def assert_joins(tree: Tree, asked: Problem) -> None:
+    chunk = asked.collective.chunks[tree.chunk]
+    for route in tree.reduce + tree.broadcast:
+        assert (route.path[0], route.path[-1]) == (asked.topology.gpus[route.src], asked.topology.gpus[route.dst])
+        assert set(route.path[1:-1]) <= set(asked.topology.switches)
+    held = {rank: [rank] for rank in chunk.precondition}
+    gone: set[int] = set()
+    for route in tree.reduce:
+        assert not {route.src, route.dst} & gone
+        held.setdefault(route.dst, []).extend(held.pop(route.src, []))
+        gone.add(route.src)
+    assert sorted(held[tree.root]) == sorted(chunk.precondition)
+    reached = {tree.root}
+    for route in tree.broadcast:
+        assert route.src in reached
+        assert route.dst not in reached
+        reached.add(route.dst)
+    assert set(chunk.postcondition) <= reached
+
+
+# --- conformance ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("synthesizer", registry.names("synth"))
+@pytest.mark.parametrize("topology", SMALL)
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_a_synthesizer_serves_what_it_supports(synthesizer, topology, collective):
+    asked = problem(SMALL[topology], collective)
+    method = registry.load("synth", synthesizer)
+    if method.supports(asked):
+        pytest.skip(method.supports(asked))
+    try:
+        flow = method.run(asked)
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    if isinstance(flow, FlowSchedule):
+        assert_serves(flow)
+    verify.check(flow)
+    assert text.dumps(method.run(asked)) == text.dumps(flow)
+
+
+@pytest.mark.parametrize("synthesizer", registry.names("synth"))
+def test_a_synthesizer_describes_itself(synthesizer):
+    shown = registry.describe("synth", synthesizer)
+    assert {"guarantee", "supports", "source"} <= set(shown)
+
+
+@settings(max_examples=30, deadline=None)
+@given(random_fabrics(), st.sampled_from(sorted(COLLECTIVES)), st.data())
+def test_synthesizers_serve_random_fabrics(topology, collective, data):
+    root = data.draw(st.integers(0, topology.n_ranks - 1)) if collective in ("broadcast", "reduce", "gather") else None
+    asked = problem(topology, collective, root)
+    for name in ("direct", "forestcoll"):
+        method = registry.load("synth", name)
+        if method.supports(asked) is None:
+            assert_serves(method.run(asked))
+
+
+def test_direct_serves_any_demand():
+    topology = fabrics.hetero3b()
+    demand = [[(3 * a + b) % 4 for b in range(10)] for a in range(10)]
+    flow = registry.load("synth", "direct").run(Problem(topology, alltoallv(demand)))
+    assert_serves(flow)
+    verify.check(flow)
+
+
+def test_synthesis_does_not_depend_on_the_hash_seed():
+    script = (
+        "import fabrics; from collc import registry; from collc.ir import text;"
+        "from collc.ir.collective import Problem, make_collective;"
+        "fabric = fabrics.mi250(1); asked = Problem(fabric, make_collective('allreduce', 16));"
+        "[print(text.dumps(registry.load('synth', name).run(asked))) for name in ('forestcoll', 'ring', 'direct')]"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parent)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+# --- forestcoll ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    random_fabrics(max_ranks=6, max_switches=4), st.sampled_from(["allgather", "reduce_scatter", "broadcast", "reduce"])
+)
+def test_forestcoll_reaches_the_bound(topology, collective):
+    flow = ForestColl().run(problem(topology, collective))
+    assert_serves(flow)
+    assert flow.is_optimal
+
+
+@settings(max_examples=40, deadline=None)
+@given(random_fabrics(max_ranks=4, max_switches=2), st.integers(1, 4))
+def test_a_fixed_number_of_trees_gets_the_least_scale(topology, k):
+    """U is the least for which floor(U x bandwidth) suffices: the next smaller candidate does not."""
+    asked = problem(topology, "allgather")
+    instance = scale(asked, range(topology.n_ranks), k)
+    unit = cost.common_unit([link.bandwidth for link in topology.links])
+    bandwidths = [int(link.bandwidth / unit) for link in topology.links]
+    assert not instance.oracle().violated(instance.capacities, instance.trees)
+    # Every smaller U floors to at most these capacities: those of just below the U that was found.
+    scaled = max(Fraction(c, b) for c, b in zip(instance.capacities, bandwidths, strict=True))
+    below = [-(-scaled * b // 1) - 1 if (scaled * b).denominator == 1 else scaled * b // 1 for b in bandwidths]
+    assert instance.oracle().violated([int(capacity) for capacity in below], instance.trees)
+
+
+@settings(max_examples=25, deadline=None)
+@given(random_fabrics(max_ranks=5, symmetric=True), st.integers(1, 3))
+def test_a_fixed_number_of_trees_is_served_on_symmetric_fabrics(topology, k):
+    flow = ForestColl(trees_per_rank=k).run(problem(topology, "allgather"))
+    assert_serves(flow)
+    assert all((tree.weight * k).denominator == 1 for tree in flow.trees)
+
+
+def test_quality_is_not_monotone_in_the_trees_per_rank():
+    """One MI250 host with k = 1, 2, 3, 4 (facts: ForestColl's published code gives the same)."""
+    rates = [ForestColl(trees_per_rank=k).run(problem(fabrics.mi250(1), "allgather")).time for k in (1, 2, 3, 4)]
+    assert [1 / time for time in rates] == [Fraction(800, 3), 320, Fraction(2400, 7), 320]
+
+
+def test_an_odd_number_of_bits_is_exact_or_refused_with_advice():
+    links = [(f"g{a}", f"g{b}", Fraction("3.14159265") + Fraction(a, 7)) for a in range(4) for b in range(4) if a != b]
+    topology = fabrics.fabric("odd", 4, links)
+    flow = ForestColl().run(problem(topology, "allgather"))
+    assert_serves(flow)
+    assert flow.is_optimal
+    primes = [10007, 10009, 10037, 10039]
+    links = [(f"g{a}", f"g{(a + 1 + i) % 3}", Fraction(10**9, p)) for a in range(3) for i, p in enumerate(primes[:2])]
+    links += [("g0", "s", Fraction(10**9 + 7, primes[2])), ("s", "g0", Fraction(10**9 + 7, primes[2]))]
+    odd = fabrics.fabric("primes", 3, [link for link in links if link[0] != link[1]], ["s"])
+    with pytest.raises(UnsupportedError, match="trees_per_rank|2\\^62"):
+        for power in range(1, 40):
+            scaled = [(a, b, w + Fraction(1, 10**power + 7)) for a, b, w in links if a != b]
+            ForestColl().run(problem(fabrics.fabric("odder", 3, scaled, odd.switches), "allgather"))
+
+
+def test_a_switch_out_of_balance_is_trimmed_or_named():
+    # The switch takes in more than it sends out, and the trees can do without the surplus.
+    links = [("g0", "s", 5), ("g1", "s", 1), ("s", "g1", 1), ("s", "g0", 1), *fabrics.both("g0", "g1", 1)]
+    flow = ForestColl().run(problem(fabrics.fabric("spare", 2, links, ["s"]), "allgather"))
+    assert_serves(flow)
+    assert flow.is_optimal
+    # Here both links out of the switch are needed, though only one leads in: it would have to copy.
+    links = [("g0", "s", 1), ("s", "g1", 1), ("s", "g2", 1), *fabrics.both("g0", "g1", 9), *fabrics.both("g0", "g2", 9)]
+    links = [link for link in links if link[:2] not in (("g0", "g1"), ("g0", "g2"))]
+    with pytest.raises(UnsupportedError, match="switch 's' takes in"):
+        ForestColl().run(problem(fabrics.fabric("copy", 3, links, ["s"]), "broadcast"))
+
+
+def test_allreduce_lays_both_halves_over_each_other():
+    flow = ForestColl().run(problem(fabrics.one_way_ring(5), "allreduce"))
+    assert_serves(flow)
+    assert flow.time == 2 * Fraction(4, 5)
+    assert "composed" in flow.notes[0]
+
+
+def test_options_are_checked():
+    with pytest.raises(InputError, match="trees_per_rank: 0"):
+        ForestColl(trees_per_rank=0).run(problem(fabrics.star(3), "allgather"))
+
+
+def test_unreachable_ranks_are_infeasible():
+    topology = fabrics.fabric("apart", 3, fabrics.both("g0", "g1", 1))
+    for name in registry.names("synth"):
+        with pytest.raises(InfeasibleError):
+            registry.load("synth", name).run(problem(topology, "allgather"))
+
+
+@pytest.mark.parametrize(
+    ("topology", "height"),
+    [(fabrics.a100(1), 1), (fabrics.a100(2), 4), (fabrics.a100(4), 2), (fabrics.h100(2), 4), (fabrics.mi250(1), 7),
+     (fabrics.torus(4, 4), 5), (fabrics.hypercube(4), 5), (fabrics.dgx1(), 3), (fabrics.ring(8), 6)],
+    ids=lambda value: getattr(value, "name", None),
+)  # fmt: skip
+def test_trees_are_low(topology, height):
+    flow = ForestColl().run(problem(topology, "allgather"))
+    assert flow.is_optimal
+    assert max(tree.height for tree in flow.trees) <= height
+
+
+@settings(max_examples=20, deadline=None)
+@given(random_fabrics(max_ranks=6), st.sampled_from([0, 1, 2, 8]))
+def test_packings_keep_to_capacities_at_any_cost_of_depth(topology, depth_cost):
+    instance = balance(scale(problem(topology, "allgather"), range(topology.n_ranks), None))
+    trees = pack(instance, depth_cost)
+    assert trees is not None
+    rooted = [sum(tree.copies for tree in trees if tree.root == rank) for rank in range(topology.n_ranks)]
+    assert tuple(rooted) == instance.trees
+    used = [0] * len(instance.capacities)
+    for tree in trees:
+        for arc in (arc for path in tree.paths for arc in path):
+            used[arc] += tree.copies
+    assert all(a <= b for a, b in zip(used, instance.capacities, strict=True))
+
+
+# --- ring ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("topology", "algbw"),
+    [
+        (fabrics.star(8), Fraction(8, 7)),  # one switch: each GPU's port carries 7 of 8 shards
+        (fabrics.ring(8), Fraction(16, 7)),  # both directions
+        (fabrics.torus(4, 4), Fraction(64, 15)),  # two disjoint rings, both directions
+        (fabrics.dgx1(), Fraction(1200, 7)),  # six lanes per GPU, three rings both ways
+        (fabrics.a100(2), Fraction(16, 15) * 200),  # eight NICs of 25 GB/s, each byte crosses them once
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_rings_use_the_links_there_are(topology, algbw):
+    flow = Ring().run(problem(topology, "allgather"))
+    assert_serves(flow)
+    assert cost.algbw(flow.time) == algbw
+
+
+def test_a_ring_enters_each_host_once():
+    flow = Ring().run(problem(fabrics.mi250(2), "broadcast"))
+    for tree in flow.trees:
+        host = [tree.root // 16, *(route.dst // 16 for route in tree.broadcast)]
+        assert sum(a != b for a, b in zip(host, host[1:], strict=False)) <= 2
+
+
+def test_a_fabric_without_a_ring_says_so():
+    with pytest.raises(UnsupportedError, match="no ring through all 4 ranks"):
+        Ring().run(problem(fabrics.path(4), "allgather"))
