@@ -122,25 +122,18 @@ def _switches(fabric: Topology) -> str:
 
 
 def _link_classes(fabric: Topology) -> Iterator[tuple[str, ...]]:
-    """Links between the same kinds of vertices with the same figures, counted; twins as one both ways."""
+    """Links between the same kinds of vertices with the same figures, counted; twins once, as both ways."""
     kinds = _kinds(fabric)
-    counts = Counter((kinds[link.src], kinds[link.dst], link.bandwidth, link.latency) for link in fabric.links)
-    while counts:
-        (src, dst, bandwidth, latency), count = next(iter(counts.items()))
-        del counts[src, dst, bandwidth, latency]
-        back = (dst, src, bandwidth, latency)
-        both = count % 2 == 0 and _twinned(fabric, kinds, src, bandwidth) if src == dst else counts.get(back) == count
-        if both and src != dst:
-            del counts[back]
-        pairs = count // 2 if both and src == dst else count
+    counts: Counter[tuple[str, str, bool, Fraction, Fraction]] = Counter()
+    for link in fabric.links:
+        both = fabric.link.get((link.dst, link.src)) == Link(link.dst, link.src, link.bandwidth, link.latency)
+        src, dst = kinds[link.src], kinds[link.dst]
+        if both and (dst, src, both, link.bandwidth, link.latency) in counts:
+            src, dst = dst, src
+        counts[src, dst, both, link.bandwidth, link.latency] += 1
+    for (src, dst, both, bandwidth, latency), count in counts.items():
+        pairs = count // 2 if both else count
         yield src, "<->" if both else "->", dst, str(pairs), number(bandwidth), number(latency)
-
-
-def _twinned(fabric: Topology, kinds: dict[str, str], kind: str, bandwidth: Fraction) -> bool:
-    def is_meant(link: Link | None) -> bool:
-        return link is not None and link.bandwidth == bandwidth and kinds[link.src] == kinds[link.dst] == kind
-
-    return all(is_meant(fabric.link.get((link.dst, link.src))) for link in fabric.links if is_meant(link))
 
 
 def _kinds(fabric: Topology) -> dict[str, str]:

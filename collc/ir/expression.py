@@ -31,7 +31,7 @@ def _divide(left: Number, right: Number) -> Number:
 
 def _power(left: Number, right: Number) -> Number:
     if right != int(right) or not 0 <= right <= 64:
-        raise ValueError(f"power {right}; expected a whole number from 0 to 64")
+        raise ValueError("takes a power that is no whole number from 0 to 64")
     return whole_or_fraction(left ** int(right))
 
 
@@ -68,7 +68,7 @@ def parse(text: str) -> Formula:
         ValueError: not such an expression; the caller knows the place.
     """
     if len(text) > MAX_LENGTH:
-        raise ValueError(f"is {len(text)} characters long; expected at most {MAX_LENGTH}")
+        raise ValueError(f"{len(text)} characters; at most {MAX_LENGTH} are read")
     try:
         number = whole_or_fraction(parse_number(text))
     except ValueError:
@@ -78,7 +78,7 @@ def parse(text: str) -> Formula:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise ValueError("is no number and no arithmetic") from None
+        raise ValueError("no number and no arithmetic") from None
     return _Compiler(text.strip()).formula(tree.body)
 
 

@@ -145,28 +145,31 @@ def _is_path(name: str) -> bool:
 def _fetch(name: str) -> tuple[str, str, str]:
     """Text, name for messages, and name of the topology if the file gives none."""
     if name == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed; expected a topology file there", Place("-"))
         return _decode(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"), "<stdin>", "stdin"
     if name in shipped():
         path = _folder() / f"{name}.yaml"
         return _decode(path.read_bytes(), f"{name}.yaml"), f"{name}.yaml", name
     if not name or "\0" in name:
-        raise InputError("an empty topology name; expected a file or the name of a shipped topology")
-    return _decode(_read(Path(name)), name), name, Path(name).stem
+        raise InputError("no topology is named; expected a file or the name of a shipped topology")
+    return _decode(_read(name), name), name, Path(name).stem
 
 
-def _read(path: Path) -> bytes:
+def _read(name: str) -> bytes:
     try:
-        if path.is_dir():
-            raise InputError("is a directory; expected a topology file", Place(str(path)))
-        with path.open("rb") as stream:
+        if Path(name).is_dir():
+            raise InputError("is a directory; expected a topology file", Place(name))
+        with Path(name).open("rb") as stream:
+            # One byte more than allowed, so that a device without end is noticed as well.
             return stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        word = path.stem if _is_path(str(path)) else str(path)
-        raise InputError(
-            f"no such file, and no shipped topology of that name{nearest(word, shipped())}", Place(str(path))
-        ) from None
+        ending = nearest(Path(name).stem[:100], shipped())
+        if _is_path(name) and "did you mean" not in ending:
+            raise InputError("no such file", Place(name)) from None
+        raise InputError(f"no such file, and no shipped topology of that name{ending}", Place(name)) from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", Place(str(path))) from None
+        raise InputError(f"cannot be read: {error.strerror}", Place(name)) from None
 
 
 def _decode(content: bytes, file: str) -> str:

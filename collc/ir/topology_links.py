@@ -89,7 +89,7 @@ class Cables:
 
     def _add(self, links: Links, src: str, dst: str, bandwidth: Fraction, latency: Fraction) -> None:
         if src == dst:
-            hint = "" if links.among else " (links among the same vertices are written with 'among')"
+            hint = "" if links.among else " (links among the same vertices: 'among')"
             raise links.item.error(f"link from '{src}' to itself; expected two different vertices{hint}")
         known = self.links.get((src, dst))
         if known is None:

@@ -164,7 +164,7 @@ def vertex_name(item: Item) -> str:
     Raises:
         InputError: no text, empty, or with characters that patterns use.
     """
-    name = item.text("a name")
+    name = item.text("a name (in quotes where it is a word such as true)")
     if not name or len(name) > 200 or any(not c.isprintable() or c in "*{}" for c in name):
         raise item.error(f"found the name {item.shown}; expected 1 to 200 printable characters without *, {{ and }}")
     return name
@@ -267,7 +267,10 @@ def _ends(item: Item, keys: Mapping[str, Item]) -> tuple[tuple[Selector, Selecto
         sides = keys["between"].entries("a list of two ends")
         if len(sides) != 2:
             raise keys["between"].error(f"found {len(sides)} ends; expected two")
-        return (_selector(sides[0]), _selector(sides[1])), True, False
+        ends = (_selector(sides[0]), _selector(sides[1]))
+        if sides[0].node.value == sides[1].node.value and len(ends[0].patterns) == 1 and "*" in sides[0].node.value:
+            raise keys["between"].error(f"both ends are {sides[0].shown}; expected 'among' with a shape or pairs")
+        return ends, True, False
     if given == ["among"]:
         selector = _selector(keys["among"])
         return (selector, selector), True, True

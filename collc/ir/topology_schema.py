@@ -181,12 +181,13 @@ fabric:
     - {between: [nic*, leaf*], pairs: wrap, bandwidth: nic, latency: 1.3}  # NIC b of every host: leaf b mod 2
     - {between: [leaf*, spine], bandwidth: nic * hosts, latency: 1.3, count: 2}  # two cables each
 
-# Every vertex and link can also be written out; this whole file would then be
+# Every vertex and link can also be written out:
 #   gpus: [g0, g1, g2]
 #   switches: [s0]
 #   links:
-#     - {between: [g0, s0], bandwidth: 25, latency: 0.7}
-#     - {from: g1, to: g2, bandwidth: 25/3}
+#     - {between: [[g0, g1], s0], bandwidth: 25, latency: 0.7}
+#     - {between: [g1, g2], bandwidth: 25/3, count: 2}  # two cables; parallel links add up
+#     - {from: g2, to: s0, bandwidth: 10}
 # Regular shapes take a line:
 #   gpus: 16
 #   links:

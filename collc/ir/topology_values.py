@@ -134,7 +134,7 @@ def as_quantity(item: Item, unit: str) -> Quantity:
     try:
         return Quantity(item, parse(text), unit)
     except ValueError as error:
-        raise item.error(f"found {item.shown}, which {error}; expected {unit}") from None
+        raise item.error(f"found {item.shown}: {error}; expected {unit}") from None
 
 
 def as_lengths(item: Item) -> Lengths:

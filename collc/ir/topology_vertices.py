@@ -37,6 +37,7 @@ class Vertices:
 
     Attributes:
         hosts: the GPUs of each host.
+        kind_of: prefix of a host -> what is inside.
         absent: stems of vertices that are declared, but not there now.
     """
 
@@ -46,6 +47,7 @@ class Vertices:
     reduce: list[str] = field(default_factory=list)
     hosts: list[tuple[str, ...]] = field(default_factory=list)
     kinds: list[HostKind] = field(default_factory=list)
+    kind_of: dict[str, HostKind] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     absent: set[str] = field(default_factory=set)
     found: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -56,6 +58,10 @@ class Vertices:
             return (pattern,)
         if "*" not in pattern:
             return ()
+        head, _, inner = pattern.partition(".")
+        if head in self.kind_of:
+            # The same names as below would find, without a walk over every host.
+            return tuple(f"{head}.{name}" for name in self.kind_of[head].match(inner))
         if pattern not in self.found:
             self.found[pattern] = _matching(pattern, (*self.gpus, *self.switches))
         return self.found[pattern]
@@ -71,13 +77,14 @@ class Vertices:
     def unknown(self, pattern: str) -> str:
         """What to say of a name or pattern that means nothing."""
         inside = (name for kind in self.kinds for name in kind.names)
+        shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
         names = list(dict.fromkeys(itertools.islice(itertools.chain(inside, self.gpus, self.switches), 2000)))
         if "*" in pattern:
-            return f"no vertex matches '{pattern}'{nearest(pattern, {stem(name) + '*' for name in names})}"
-        ending = nearest(pattern, names)
+            return f"no vertex matches '{shown}'{nearest(shown, {stem(name) + '*' for name in names})}"
+        ending = nearest(shown, names)
         if "did you mean" not in ending and len(names) > 12:
             ending = f"; expected a name such as {names[0]} or {names[-1]}"
-        return f"there is no vertex '{pattern}'{ending}"
+        return f"there is no vertex '{shown}'{ending}"
 
     def add(self, item: Item, name: str, kind: list[str]) -> None:
         """A new vertex of a kind: `gpus` or `switches`.
@@ -96,7 +103,9 @@ class Vertices:
 def _matching(pattern: str, names: Sequence[str]) -> tuple[str, ...]:
     if "*" not in pattern:
         return (pattern,) if pattern in names else ()
-    regex = re.compile("[^.]*".join(map(re.escape, pattern.split("*"))))
+    # A star stops at dots. Atomic groups keep the work linear, whatever the pattern.
+    first, *middle, last = map(re.escape, pattern.split("*"))
+    regex = re.compile(first + "".join(f"(?>[^.]*?{part})" for part in middle) + "[^.]*" + last)
     return tuple(name for name in names if regex.fullmatch(name))
 
 
@@ -173,6 +182,7 @@ def _place_hosts(made: Vertices, host: Host, count: int, joined: bool, environme
         made.reduce += [f"{prefix}.{name}" for name in inner.reduce]
         made.hosts.append(tuple(f"{prefix}.{name}" for name in inner.gpus))
     made.kinds.append(kind)
+    made.kind_of.update(dict.fromkeys(kind.prefixes, kind))
 
 
 def _place_switches(made: Vertices, switch: Switch, environment: Environment, *, there: bool) -> None:

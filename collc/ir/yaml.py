@@ -50,7 +50,8 @@ class Item:
         above = self.parent.key
         if isinstance(self.label, int):
             return f"{above}[{self.label}]"
-        return f"{above}.{self.label}" if above else self.label
+        label = _cut_short(self.label)
+        return f"{above}.{label}" if above else label
 
     @property
     def place(self) -> Place:
@@ -86,8 +87,7 @@ class Item:
         match self.kind:
             case "list" | "mapping" | "nothing" as kind:
                 return f"a {kind}" if kind != "nothing" else "nothing"
-        text = self.node.value if len(self.node.value) <= 60 else self.node.value[:57] + "..."
-        return f"'{text}'"
+        return f"'{_cut_short(self.node.value)}'"
 
     def fields(self, known: Collection[str], what: str) -> dict[str, Item]:
         """The entries of a mapping whose keys are `known`.
@@ -98,7 +98,7 @@ class Item:
         found = self.mapping(what)
         for key in found:
             if key not in known:
-                raise InputError(f"unknown key '{key}'{nearest(key, known)}", self._key_place(key))
+                raise InputError(f"unknown key '{_cut_short(key)}'{nearest(key[:100], known)}", self._key_place(key))
         return found
 
     def mapping(self, what: str) -> dict[str, Item]:
@@ -146,8 +146,7 @@ class Item:
             InputError: something else.
         """
         if self.kind not in ("text", "number"):
-            hint = "; put it in quotes if it is meant as a word" if self.kind == "truth value" else ""
-            raise self.error(f"found {self.shown}; expected {what}{hint}")
+            raise self.error(f"found {self.shown}; expected {what}")
         _check_tag(self, "str")
         return str(self.node.value)
 
@@ -177,6 +176,10 @@ class Item:
             return parse_number(text)
         except ValueError:
             raise self.error(f"found {self.shown}; expected {what} of a sensible length") from None
+
+
+def _cut_short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _check_tag(item: Item, name: str) -> None:
@@ -232,5 +235,5 @@ def choose(item: Item, known: Collection[str]) -> str:
     """
     word = item.text("one of " + ", ".join(sorted(known)))
     if word not in known:
-        raise item.error(f"found '{word}'{nearest(word, known)}")
+        raise item.error(f"found {item.shown}{nearest(word[:100], known)}")
     return word
