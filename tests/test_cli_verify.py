@@ -415,6 +415,29 @@ def test_what_cannot_be_read_is_said_in_a_sentence(files, content, said):
     assert result.stderr.count("\n") == 1
 
 
+def test_a_name_that_no_encoding_knows(files):
+    name = os.fsdecode(b"p\xff.xml")
+    Path(name).write_text("<algo>\n")
+    for words in (["--json"], ["--sarif", "out.sarif", "--junit", "out.xml"], []):
+        done = python("verify", name, *words, cwd=files)
+        assert (done.returncode, done.stderr) == (1, "")
+    assert "p%FF.xml" in Path("out.sarif").read_text()
+    Path(name).write_text("")
+    assert python("verify", name, cwd=files).stderr.startswith("collc: p?.xml: is empty")
+
+
+def test_sends_of_nothing_are_no_traffic(files):
+    program = pair_program()
+    wire, local = program.gpus[0].threadblocks
+    empty = replace(wire, instructions=tuple(replace(step, count=0) for step in wire.instructions))
+    gpus = tuple(
+        replace(gpu, threadblocks=(replace(empty, send_peer=1 - r, recv_peer=1 - r), local))
+        for r, gpu in enumerate(program.gpus)
+    )
+    Path("zero.json").write_text(text.dumps(replace(program, gpus=gpus)))
+    assert "count" in rules(report("zero.json", "-t", "pair.yaml"))
+
+
 def test_paths_that_are_no_files(files):
     os.mkfifo("pipe")
     for name, said in (("none.xml", "No such file"), ("pipe", "not a regular file"), ("a\0b", "cannot be read")):
@@ -519,7 +542,8 @@ def test_fingerprints_outlive_edits_above(files):
 
 
 def test_a_report_that_cannot_be_written(files):
-    assert run("pair.xml", "--sarif", "/proc/none/out").exit_code == 2
+    result = run("pair.xml", "--sarif", "/proc/none/out")
+    assert (result.exit_code, result.stdout) == (2, "")
 
 
 def test_the_rules_are_listed(files):

@@ -334,6 +334,7 @@ SCHEDULE_FAULTS: list[tuple[str, Schedule, str]] = [
     ("fewer chunks than needed", with_send(STAR, 0, count=2), "missing-contribution"),
     ("time too short", replace(RING, time=Fraction(1)), "overload"),
     ("time too long", replace(RING, time=Fraction(2)), "time"),
+    ("a channel below zero", with_send(RING, 0, channel=-1), "channel"),
     ("no such link", with_send(RING, 0, route=Route(0, 2, ("g0", "g2"))), "route-missing"),
     ("no such rank", with_send(RING, 0, route=Route(0, 7, ("g0", "g7"))), "route-ends"),
     ("chunks of several slots", Schedule(WIDE, (), Fraction(0)), "chunk-count"),

@@ -113,7 +113,8 @@ def _drop_output() -> None:
 
 def _complain(message: str, code: int, ctx: click.Context | None = None) -> int:
     """One sentence to stderr; the exit code."""
-    click.echo(f"collc: {message}", err=True)
+    # A file's name may hold bytes that no encoding knows.
+    click.echo(f"collc: {message}".encode("utf-8", "replace").decode(), err=True)
     if ctx is not None:
         click.echo(f"Try '{ctx.command_path} --help'.", err=True)
     return code

@@ -97,7 +97,7 @@ def _results(report: FileReport, used: Sequence[str], *, strict: bool) -> Iterat
         place = (finding.rule, path, finding.rank, finding.threadblock, finding.step, finding.message)
         mark = hashlib.sha256(json.dumps(place).encode()).hexdigest()[:32]
         seen[mark] = seen.get(mark, 0) + 1
-        location: dict[str, Any] = {"artifactLocation": {"uri": quote(path), "uriBaseId": "%SRCROOT%"}}
+        location: dict[str, Any] = {"artifactLocation": {"uri": quote(os.fsencode(path)), "uriBaseId": "%SRCROOT%"}}
         if finding.line is not None:
             location["region"] = {"startLine": finding.line}
             if finding.column is not None:

@@ -67,7 +67,7 @@ def text(report: FileReport, *, strict: bool) -> str:
     warnings = len(report.findings) - errors
     verdict = "ok" if report.ok(strict=strict) else "wrong"
     counts = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((errors, "error"), (warnings, "warning")) if n]
-    lines = [f"{report.path}: {verdict}{' (' + ', '.join(counts) + ')' if counts else ''}"]
+    lines = [f"{printable(report.path)}: {verdict}{' (' + ', '.join(counts) + ')' if counts else ''}"]
     lines += [f"  {line}" for line in (_summary(report), *_figures(report)) if line]
     source = report.source.splitlines() if any(finding.line for finding in report.findings) else []
     for finding in report.findings:
@@ -112,9 +112,7 @@ def _figures(report: FileReport) -> list[str]:
     if busiest:
         shown = ", ".join(f"{src} -> {dst} ({float(load.share):.4g})" for (src, dst), load in busiest)
         full = sum(load.busy == 1 for load in report.loads.values())
-        lines.append(
-            f"busiest links, {full} of {len(report.loads)} as busy as the first, with messages carried: {shown}"
-        )
+        lines.append(f"{full} of {len(report.loads)} links in use are the busiest; messages they carry: {shown}")
     return [*lines, *(_served(served) for served in report.served)]
 
 
@@ -125,18 +123,20 @@ def _served(served: Served) -> str:
 
 def _finding(report: FileReport, finding: Finding, source: Sequence[bytes]) -> list[str]:
     """A finding, and the line it is about with a mark under the column."""
-    place = report.path + "".join(f":{number}" for number in (finding.line, finding.column) if number is not None)
-    lines = [f"{place}: {finding.severity} [{finding.rule}] {_printable(finding.message)}"]
+    place = printable(report.path) + "".join(
+        f":{number}" for number in (finding.line, finding.column) if number is not None
+    )
+    lines = [f"{place}: {finding.severity} [{finding.rule}] {printable(finding.message)}"]
     if finding.line is not None and 0 < finding.line <= len(source):
         line = source[finding.line - 1].decode("utf-8", "replace").replace("\t", " ")
         column = finding.column or len(line) - len(line.lstrip()) + 1
         start = max(0, column - 1 - _EXCERPT // 2) if len(line) > _EXCERPT else 0
-        shown = _printable(line[start : start + _EXCERPT])
+        shown = printable(line[start : start + _EXCERPT])
         lines += [f"  {finding.line:>5} | {shown}", f"        | {' ' * (column - 1 - start)}^"]
     return lines
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Text that cannot steer a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 

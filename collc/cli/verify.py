@@ -71,13 +71,13 @@ def verify(ctx: click.Context, /, files: tuple[str, ...], **options: Any) -> Non
     if not files:
         raise click.UsageError("name at least one file or directory", ctx)
     reports = _examine(files, options)
+    _write_reports(reports, options)
     strict: bool = options["strict"]
     if options["as_json"]:
         click.echo(json.dumps(show.document(reports, strict=strict), indent=2))
     else:
         for report in reports:
             click.echo(show.text(report, strict=strict))
-    _write_reports(reports, options)
     if not all(report.ok(strict=strict) for report in reports):
         ctx.exit(1)
 

@@ -1,7 +1,7 @@
 """A schedule against a fabric: only links that exist are used, and how loaded each is.
 
 A program names peers, not links. Its traffic is laid on the shortest routes through switches,
-evenly where there are several, as a fabric's own routing does.
+evenly where there are several, as routing over paths of equal cost does.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _traffic(program: Program) -> tuple[Counter[tuple[int, int]], dict[tuple[int
         for index, threadblock in enumerate(gpu.threadblocks):
             peer = threadblock.send_peer
             if peer is None or peer not in ranks:
-                continue  # where it sends all the same, the program checker says so
+                continue  # what is wrong with sending all the same is the program checker's to say
             pair = gpu.rank, peer
-            sends = [step for step, instruction in enumerate(threadblock.instructions) if instruction.op.sends]
-            for step in sends:
-                traffic[pair] += threadblock.instructions[step].count
-                first.setdefault(pair, (gpu.rank, index, step))
+            for step, instruction in enumerate(threadblock.instructions):
+                if instruction.op.sends and instruction.count > 0:
+                    traffic[pair] += instruction.count
+                    first.setdefault(pair, (gpu.rank, index, step))
     return traffic, first
 
 

@@ -113,11 +113,11 @@ def _weight_faults(flow: FlowSchedule) -> Iterator[Finding]:
     for tree in flow.trees:
         total[tree.chunk] += tree.weight
     for index, chunk in enumerate(flow.problem.collective.chunks):
-        if total[index] != 1 and (total[index] or moves(chunk)):
+        if total[index] != 1 and (total[index] or _moves(chunk)):
             yield Finding("weights", "error", f"the weights of chunk {index}'s trees add to {total[index]}; expected 1")
 
 
-def moves(chunk: Chunk) -> bool:
+def _moves(chunk: Chunk) -> bool:
     """Whether anything must leave the rank where it lies."""
     before, after = chunk.precondition.ranks, chunk.postcondition.ranks
     return not (len(before) == len(after) == 1 and before[0] == after[0])

@@ -42,10 +42,10 @@ def read(path: str) -> bytes:
     Raises:
         InputError: missing, unreadable, not a regular file, or absurdly long.
     """
-    if path == "-":
-        return sys.stdin.buffer.read(MAX_FILE_BYTES)
     file = Path(path)
     try:
+        if path == "-":
+            return sys.stdin.buffer.read(MAX_FILE_BYTES)
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
             raise InputError("is not a regular file", Place(path))
@@ -118,24 +118,23 @@ def _examine_directory(path: str, request: Request) -> tuple[FileReport, ...]:
             names = sorted(e.name for e in entries if e.is_file() or (e.is_symlink() and not e.is_dir()))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", Place(path)) from None
-    files = {str(Path(path) / name): read(str(Path(path) / name)) for name in names}
-    kinds = {name: detect(raw) for name, raw in files.items()}
+    # Not all files at once: a directory may be the wrong one, and full of others' large files.
+    kinds = {file: detect(read(file)) for file in (str(Path(path) / name) for name in names)}
     is_loaded = request.runtime in runtimes.names() or "msccl-xml" in kinds.values()
-    if not files:
+    if not kinds:
         raise InputError("holds no file; expected schedules", Place(path))
     reports = [
-        _stray(name, kinds[name], raw)
-        if is_loaded and kinds[name] != "msccl-xml"
-        else examine_bytes(raw, name, request)
-        for name, raw in files.items()
+        _stray(file, kind) if is_loaded and kind != "msccl-xml" else examine_bytes(read(file), file, request)
+        for file, kind in kinds.items()
     ]
     return tuple(_together(reports))
 
 
-def _stray(path: str, kind: str, raw: bytes) -> FileReport:
-    what = {"unknown": _looks(raw), "collc": "is collc's own"}.get(kind) or f"is {LATER[kind].partition(';')[0]}"
-    message = f"{what}, in a directory of MSCCL XML files; the runtime parses every file there and refuses this one"
-    return FileReport(path, "unknown", (_finding("stray-file", message),), source=raw)
+def _stray(path: str, kind: str) -> FileReport:
+    own = {"unknown": "is no MSCCL XML", "collc": "is collc's own"}
+    what = own.get(kind) or f"is {LATER[kind].partition(';')[0]}"
+    message = f"{what}; the runtime parses every file of its directory, and refuses this one"
+    return FileReport(path, "unknown", (_finding("stray-file", message),))
 
 
 def _together(reports: Sequence[FileReport]) -> Iterator[FileReport]:
@@ -145,7 +144,7 @@ def _together(reports: Sequence[FileReport]) -> Iterator[FileReport]:
         found = [overlap for earlier in loaded if (overlap := _overlap(earlier, report))]
         if report.runtime is not None:
             loaded.append(report)
-            limit = runtimes.load(report.runtime).max_files
+            limit = runtimes.load(report.runtime).with_limits(report.limits).max_files
             if len(loaded) > limit:
                 found.append(_finding("limit-files", f"is file {len(loaded)}; the runtime loads {limit}"))
         yield replace(report, findings=(*report.findings, *found)) if found else report

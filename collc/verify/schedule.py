@@ -21,6 +21,9 @@ def examine(schedule: Schedule) -> Iterator[Finding]:
     n_ranks = problem.topology.n_ranks
     if any(not (0 <= route.src < n_ranks and 0 <= route.dst < n_ranks) for route in loads):
         return  # said above; there is nobody to replay it
+    for index, send in enumerate(schedule.sends):
+        if send.channel < 0:
+            yield Finding("channel", "error", f"send {index} is on channel {send.channel}", step=send.step)
     for index, chunk in enumerate(problem.collective.chunks):
         if chunk.count != 1:
             yield Finding(
