@@ -192,6 +192,12 @@ def test_the_runtime_is_guessed_and_said(files):
     assert (entry["runtime"], entry["runtime_guessed"], entry["ok"]) == ("executor", False, False)
 
 
+def test_a_spelling_that_only_the_first_runtime_takes_decides_the_guess(files):
+    for spelling, runtime in (("reduce_scatter", "classic"), ("reducescatter", "executor"), ("nonsense", "executor")):
+        Path("s.xml").write_text(pair_xml().replace('coll="allgather"', f'coll="{spelling}"'))
+        assert report("s.xml")["files"][0]["runtime"] == runtime
+
+
 def test_an_error_shows_its_line(files):
     Path("bad.xml").write_text(pair_xml().replace('dstoff="1" cnt="1"', 'dstoff="7" cnt="1"', 1))
     result = run("bad.xml")

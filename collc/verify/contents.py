@@ -130,10 +130,17 @@ def examine_xml(raw: bytes, path: str, request: Request) -> FileReport:
 
 
 def _guess(raw: bytes) -> str:
-    """The runtime a file was made for: the first one does not know these attributes, the others need them."""
+    """The runtime a file was made for.
+
+    The later ones need attributes that the first can do without; of one collective they do not take
+    the first one's spelling.
+    """
     tag = re.search(rb"<algo\b[^>]*", raw)
-    is_later = tag is not None and re.search(rb"\b(outofplace|minBytes)\s*=", tag[0])
-    return "executor" if is_later else "classic"
+    if tag is None or not re.search(rb"\b(outofplace|minBytes)\s*=", tag[0]):
+        return "classic"
+    spelt = re.search(rb'\bcoll="([a-z_]*)"', tag[0])
+    first, later = (set(runtimes.load(name).collectives.values()) for name in ("classic", "executor"))
+    return "classic" if spelt and spelt[1].decode() in first - later else "executor"
 
 
 # --- what was asked for --------------------------------------------------------------------------
