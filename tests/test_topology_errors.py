@@ -261,3 +261,15 @@ def test_patterns_take_linear_time():
     text = f'gpus: 3000\nlinks: [{{between: ["{"*a" * 100}*b", gpu1], bandwidth: 1}}]'
     with pytest.raises(InputError, match="no vertex matches"):
         load_text(text, "f.yaml")
+
+
+def test_half_a_character_pair():
+    for text in ("gpus: [\ud800]", 'gpus: ["\\ud800"]'):
+        with pytest.raises(InputError, match="not YAML"):
+            load_text(text, "f.yaml")
+
+
+def test_python_says_nothing_of_odd_arithmetic(recwarn):
+    with pytest.raises(InputError):
+        load_text("gpus: 1if 2else 3", "f.yaml")
+    assert not recwarn.list

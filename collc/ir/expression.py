@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -76,7 +77,9 @@ def parse(text: str) -> Formula:
     else:
         return lambda environment: number
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's advice on texts such as `1if`, which are refused anyway
+            tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ValueError("no number and no arithmetic") from None
     return _Compiler(text.strip()).formula(tree.body)

@@ -103,9 +103,10 @@ class Topology:
             ends.add((link.src, link.dst))
         if sorted(rank for host in self.hosts for rank in host) != list(range(len(self.gpus))):
             raise InputError(f"topology '{self.name}': hosts {self.hosts} do not hold each rank once")
+        switches = frozenset(self.switches)
         for mark, names in (("multicast", self.multicast), ("reduce", self.reduce)):
             for name in names:
-                if name not in self.switches:
+                if name not in switches:
                     raise InputError(f"topology '{self.name}': {mark} names '{name}', which is no switch")
         if self.ranks_per_device < 1:
             raise InputError(f"topology '{self.name}': ranks_per_device {self.ranks_per_device}; expected 1 or more")

@@ -205,6 +205,8 @@ def compose(text: str, file: str) -> Item:
         raise InputError(f"not YAML: {error.problem or error.context}", place) from None
     except yaml.YAMLError as error:
         raise InputError(f"not YAML: {_unreadable(error)}", _spot(text, file, error)) from None
+    except UnicodeEncodeError:
+        raise InputError("not YAML: half of a character pair; expected printable text", Place(file)) from None
     except RecursionError:
         raise InputError("not YAML that can be read: nested too deeply", Place(file)) from None
     if node is None:
