@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from collc.cli.topo_text import describe
-from collc.ir.topology_file import load, load_text, shipped
+from collc.topology import load, load_text, shipped
 
 
 def topo(*words, given="", cwd=None):

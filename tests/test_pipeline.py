@@ -208,8 +208,8 @@ def test_where_the_best_does_not_fit_the_next_is_taken():
 
 
 def test_where_nothing_fits_the_reason_is_the_best_ones():
-    with pytest.raises(UnsupportedError, match=r"rccl: .*limit is"):
-        ask(fabrics.star(8), "allreduce", Target("rccl", limits={"threadblocks": 1, "channels": 1}))
+    with pytest.raises(UnsupportedError, match="rccl: rank 0 needs 8 ranks; the limit is 4"):
+        ask(fabrics.star(8), "allreduce", Target("rccl", limits={"ranks": 4}))
 
 
 # --- kinds of request -----------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import pytest
 from test_topology_file import as_json
 
 import collc
-from collc.ir.topology_file import dumps_yaml, load, load_text, open_topology, schema, shipped
-from collc.ir.yaml import compose
+from collc.topology import dumps_yaml, load, load_text, open_topology, schema, shipped
+from collc.topology.yaml import compose
 
 FOLDER = Path(collc.__file__).parents[1] / "topologies"
 MACHINES = Path(__file__).parents[2] / "shared" / "reference" / "machines.json"

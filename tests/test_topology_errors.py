@@ -5,7 +5,7 @@ import re
 import pytest
 
 from collc.errors import InfeasibleError, InputError
-from collc.ir.topology_file import load, load_text
+from collc.topology import load, load_text
 
 LINK = "gpus: [a, b]\nlinks:\n  - {between: [a, b], bandwidth: 1"
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collc.errors import CollcError, InputError
-from collc.ir.expression import parse
 from collc.ir.topology import Link, Topology
-from collc.ir.topology_file import dumps_yaml, example, load, load_text, open_topology, parameters, schema
-from collc.ir.yaml import compose
+from collc.topology import dumps_yaml, example, load, load_text, open_topology, parameters, schema
+from collc.topology.expression import parse
+from collc.topology.yaml import compose
 
 
 def bandwidths(topology):

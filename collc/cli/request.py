@@ -11,9 +11,9 @@ from collc.ir.collective import NAMES, Problem, make_collective
 from collc.ir.demand import from_demand, read_demand
 from collc.ir.text import dumps
 from collc.ir.topology import Topology
-from collc.ir.topology_file import open_topology
-from collc.ir.topology_reach import check_reach
 from collc.request import Clock
+from collc.topology import open_topology
+from collc.topology.reach import check_reach
 from collc.units import parse_bytes
 
 

@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from collc.ir.flow import Bound
-    from collc.ir.topology_file import Loaded
+    from collc.topology import Loaded
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 _OUTPUT = click.option("-o", "--output", metavar="FILE", help="Write there instead of to standard output.")
@@ -31,7 +31,7 @@ def topo() -> None:
 def list_shipped(as_json: bool) -> None:
     """The topologies that come with collc."""
     from collc.cli.topo_text import table
-    from collc.ir.topology_file import open_topology, shipped
+    from collc.topology import open_topology, shipped
 
     found = [(name, open_topology(name)) for name in shipped()]
     if as_json:
@@ -55,7 +55,7 @@ def list_shipped(as_json: bool) -> None:
 def show(topology: str, as_json: bool, as_yaml: bool) -> None:
     """Hosts, switches, links, parameters and sources of TOPOLOGY."""
     from collc.cli.topo_text import summary
-    from collc.ir.topology_file import dumps_yaml, open_topology
+    from collc.topology import dumps_yaml, open_topology
 
     loaded = open_topology(topology)
     _warn(loaded.warnings)
@@ -77,8 +77,8 @@ def bound(topology: str, collective: str, root: int | None, as_json: bool) -> No
     from collc import cost
     from collc.cli.topo_text import exactly, plural, proof
     from collc.ir.collective import Problem, make_collective
-    from collc.ir.topology_file import open_topology
     from collc.report import witness
+    from collc.topology import open_topology
 
     start = perf_counter()
     loaded = open_topology(topology)
@@ -110,7 +110,7 @@ def bound(topology: str, collective: str, root: int | None, as_json: bool) -> No
 @_OUTPUT
 def new(output: str | None) -> None:
     """A commented topology file to start from."""
-    from collc.ir.topology_file import example
+    from collc.topology import example
 
     _write(example(), output)
 
@@ -119,7 +119,7 @@ def new(output: str | None) -> None:
 @_OUTPUT
 def schema(output: str | None) -> None:
     """The JSON Schema of topology files, for editors."""
-    from collc.ir.topology_file import schema as json_schema
+    from collc.topology import schema as json_schema
 
     _write(json.dumps(json_schema(), indent=2) + "\n", output)
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 
-from collc.ir.expression import Value
 from collc.ir.flow import Bound, Cut, Prices
 from collc.ir.topology import Link, Topology
-from collc.ir.topology_dump import number
-from collc.ir.topology_file import Loaded
-from collc.ir.topology_vertices import stem
+from collc.topology import Loaded
+from collc.topology.dump import number
+from collc.topology.expression import Value
+from collc.topology.vertices import stem
 from collc.units import format_rate
 
 _FEW = 4  # names that are listed before they are counted instead

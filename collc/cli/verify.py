@@ -100,7 +100,7 @@ def _request(options: Mapping[str, Any]) -> Request:
         raise InputError(f"collective '{collective}'" + nearest(collective, NAMES))
     topology = None
     if options["topology"]:
-        from collc.ir.topology_file import open_topology
+        from collc.topology import open_topology
 
         loaded = open_topology(options["topology"])
         for warning in loaded.warnings:

@@ -10,6 +10,7 @@ from fractions import Fraction
 import fabrics
 
 from collc import registry, runtimes, verify
+from collc.errors import UnsupportedError
 from collc.ir.collective import COLLECTIVES, Collective, Problem, alltoallv, make_collective
 from collc.ir.flow import FlowSchedule
 from collc.ir.program import Buffer, Program, Threadblock
@@ -56,7 +57,10 @@ def flow_of(topology: Topology, collective: Collective, synthesizer: str, **opti
     method = registry.load("synth", synthesizer, **options)
     if method.supports(problem):
         return None
-    flow = method.run(problem)
+    try:
+        flow = method.run(problem)
+    except UnsupportedError:
+        return None
     assert isinstance(flow, FlowSchedule)
     return verify.check(flow)
 

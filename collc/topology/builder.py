@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from collc.ir.expression import Value
 from collc.ir.topology import Link, Topology
-from collc.ir.topology_links import Cables
-from collc.ir.topology_read import Declared
-from collc.ir.topology_vertices import place_vertices, rank_order
+from collc.topology.expression import Value
+from collc.topology.links import Cables
+from collc.topology.reader import Declared
+from collc.topology.vertices import place_vertices, rank_order
 
 
 def build(declared: Declared, name: str) -> tuple[Topology, tuple[str, ...]]:

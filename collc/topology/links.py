@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from collc.ir.expression import Environment, parse
-from collc.ir.topology_pairs import index_pairs
-from collc.ir.topology_read import Links, Selector
-from collc.ir.topology_vertices import HostKind, Vertices
-from collc.ir.yaml import Item
+from collc.topology.expression import Environment, parse
+from collc.topology.pairs import index_pairs
+from collc.topology.reader import Links, Selector
+from collc.topology.vertices import HostKind, Vertices
+from collc.topology.yaml import Item
 
 MAX_LINKS = 1_000_000  # directed, before parallel ones are added up; also rounds of `for`
 _BRACES = re.compile(r"\{([^{}]*)\}")

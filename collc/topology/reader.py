@@ -1,6 +1,6 @@
 """From the items of a topology file to declarations: every key known, every value of its type.
 
-What is declared here still has its formulas; `topology_build` computes them.
+What is declared here still has its formulas; `builder` computes them.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from collc.ir import topology_schema as words
-from collc.ir.topology_values import (
+from collc.topology import language as words
+from collc.topology.values import (
     Lengths,
     Parameter,
     Quantity,
@@ -20,7 +20,7 @@ from collc.ir.topology_values import (
     required_quantity,
     text_of,
 )
-from collc.ir.yaml import Item, choose
+from collc.topology.yaml import Item, choose
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Links:
     Attributes:
         ends: both sides; the same selector twice where vertices are linked among themselves.
         both: whether each link has its twin the other way.
-        rule: a word of `topology_schema.PAIRS` or, among the same vertices, of `SHAPES`.
+        rule: a word of `language.PAIRS` or, among the same vertices, of `SHAPES`.
         listed: pairs one by one, instead of a rule.
     """
 

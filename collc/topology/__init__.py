@@ -11,13 +11,13 @@ from pathlib import Path
 import collc
 from collc.errors import InputError, Place, nearest
 from collc.ir.topology import Topology
-from collc.ir.topology_build import build
-from collc.ir.topology_dump import dumps_yaml
-from collc.ir.topology_reach import check_reach
-from collc.ir.topology_read import read
-from collc.ir.topology_schema import example, schema
-from collc.ir.topology_values import Parameter
-from collc.ir.yaml import compose
+from collc.topology.builder import build
+from collc.topology.dump import dumps_yaml
+from collc.topology.language import example, schema
+from collc.topology.reach import check_reach
+from collc.topology.reader import read
+from collc.topology.values import Parameter
+from collc.topology.yaml import compose
 
 __all__ = [
     "Loaded",

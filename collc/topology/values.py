@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from collc.errors import InputError, Place, nearest
-from collc.ir import topology_schema as words
-from collc.ir.expression import FUNCTIONS, Environment, Formula, Value, parse, whole_or_fraction
-from collc.ir.yaml import Item
+from collc.topology import language as words
+from collc.topology.expression import FUNCTIONS, Environment, Formula, Value, parse, whole_or_fraction
+from collc.topology.yaml import Item
 from collc.units import parse_number
 
 

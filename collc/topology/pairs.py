@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from collc.ir.expression import Environment
-from collc.ir.topology_read import Links, ListedPair
-from collc.ir.topology_values import Lengths
+from collc.topology.expression import Environment
+from collc.topology.reader import Links, ListedPair
+from collc.topology.values import Lengths
 
 Pair = tuple[int, int, int]  # place on the one side, on the other side, cables
 
@@ -72,7 +72,7 @@ def _shape(links: Links, environment: Environment, n: int) -> Iterator[tuple[int
 
 
 def _lengths(dims: Lengths | None, environment: Environment, n: int) -> tuple[int, ...]:
-    assert dims is not None  # `topology_read` lets no mesh or torus pass without
+    assert dims is not None  # `reader` lets no mesh or torus pass without
     lengths = dims.values(environment)
     if math.prod(lengths) != n:
         shown = " x ".join(map(str, lengths))

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from collc.errors import nearest
-from collc.ir.expression import Environment
-from collc.ir.topology_read import Declared, Host, Switch, vertex_name
-from collc.ir.topology_values import Quantity
-from collc.ir.yaml import Item
+from collc.topology.expression import Environment
+from collc.topology.reader import Declared, Host, Switch, vertex_name
+from collc.topology.values import Quantity
+from collc.topology.yaml import Item
 
 MAX_VERTICES = 200_000
 
