@@ -1,14 +1,16 @@
-"""The only door to ortools: integer maximum flows and minimum cuts.
+"""The only door to ortools: integer maximum flows and minimum cuts, and integer programs.
 
-Knows graphs, not collectives. Vertices and arcs are numbers, capacities are whole numbers: an exact
-answer from exact input, or an error.
+Knows graphs and models, not collectives. Vertices, arcs and variables are numbers, capacities and
+coefficients are whole numbers: an exact answer from exact input. Flow capacities beyond 64 bits are left
+to networkx and Python's own integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from collc.errors import UnsupportedError
+from collc.errors import BudgetError
 
 # ortools adds capacities up in 64-bit integers; half of that range leaves room for its excess counts.
 CAPACITY_LIMIT = 2**62
@@ -28,38 +30,34 @@ class FlowNetwork:
 
         self._solver = max_flow.SimpleMaxFlow()
         self._n_vertices = n_vertices
-        self._n_arcs = len(tails)
+        self._ends = tuple(zip(tails, heads, strict=True))
         # ortools knows only vertices that it saw on an arc; the last arc, without capacity, names them all.
         ends = (numpy.array([*tails, n_vertices - 1]), numpy.array([*heads, 0]))
-        self._solver.add_arcs_with_capacity(*ends, numpy.zeros(self._n_arcs + 1, dtype=numpy.int64))
-        self._arcs = numpy.arange(self._n_arcs)
+        self._solver.add_arcs_with_capacity(*ends, numpy.zeros(len(tails) + 1, dtype=numpy.int64))
+        self._arcs = numpy.arange(len(tails))
+        # Set while capacities are too large for ortools.
+        self._large: list[int] | None = None
+        self._side: Iterable[int] | None = None
 
     def set_capacities(self, capacities: Sequence[int]) -> None:
         """Give every arc a capacity.
 
         Raises:
             TypeError: a capacity is no `int`; a float would make an exact claim a rounded one.
-            UnsupportedError: the capacities add up to more than the solver counts.
         """
         import numpy
 
         if not all(type(capacity) is int for capacity in capacities):
             raise TypeError("capacities must be of type int")
-        total = sum(capacities)
-        if total >= CAPACITY_LIMIT:
-            raise UnsupportedError(
-                f"capacities add up to {total}; expected less than 2^62, as far as the solver counts"
-            )
-        self._solver.set_arcs_capacity(self._arcs, numpy.array(capacities, dtype=numpy.int64))
-
-    def set_capacity(self, arc: int, capacity: int) -> None:
-        """Give one arc a capacity; the caller keeps the sum below `CAPACITY_LIMIT`."""
-        if type(capacity) is not int:
-            raise TypeError("capacities must be of type int")
-        self._solver.set_arc_capacity(arc, capacity)
+        self._large = list(capacities) if sum(capacities) >= CAPACITY_LIMIT else None
+        if self._large is None:
+            self._solver.set_arcs_capacity(self._arcs, numpy.array(capacities, dtype=numpy.int64))
 
     def max_flow(self, source: int, sink: int) -> int:
         """The largest flow from source to sink."""
+        if self._large is not None:
+            return self._large_flow(self._large, source, sink)
+        self._side = None
         status = self._solver.solve(source, sink)
         if status != self._solver.OPTIMAL:
             raise RuntimeError(f"maximum flow from {source} to {sink}: solver status {status}")
@@ -67,14 +65,59 @@ class FlowNetwork:
 
     def source_side(self) -> list[bool]:
         """For each vertex, whether it is on the source's side of a minimum cut of the last flow."""
+        within = self._solver.get_source_side_min_cut() if self._side is None else self._side
         side = [False] * self._n_vertices
-        for vertex in self._solver.get_source_side_min_cut():
+        for vertex in within:
             side[vertex] = True
         return side
 
-    def sink_side(self) -> list[bool]:
-        """For each vertex, whether it is on the sink's side of the minimum cut nearest to the sink."""
-        side = [False] * self._n_vertices
-        for vertex in self._solver.get_sink_side_min_cut():
-            side[vertex] = True
-        return side
+    def _large_flow(self, capacities: Sequence[int], source: int, sink: int) -> int:
+        import networkx
+
+        graph = networkx.DiGraph()
+        graph.add_nodes_from(range(self._n_vertices))
+        for (tail, head), capacity in zip(self._ends, capacities, strict=True):
+            before = graph.get_edge_data(tail, head, {"capacity": 0})["capacity"]
+            graph.add_edge(tail, head, capacity=before + capacity)
+        flow, (self._side, _) = networkx.minimum_cut(graph, source, sink)
+        return int(flow)
+
+
+class Row(NamedTuple):
+    """A constraint: low <= sum of coefficient x variable <= high.
+
+    Attributes:
+        terms: (coefficient, variable).
+    """
+
+    low: int
+    terms: Sequence[tuple[int, int]]
+    high: int
+
+
+def integer_program(domains: Sequence[tuple[int, int]], rows: Iterable[Row], seconds: float) -> list[int] | None:
+    """Values of integer variables that satisfy all rows; None if it is proven that there are none.
+
+    Args:
+        domains: least and greatest value of each variable.
+        seconds: deterministic time of the solver, so that equal input gives equal output.
+
+    Raises:
+        BudgetError: the time ran out before either was known.
+    """
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    variables = [model.new_int_var(low, high, "") for low, high in domains]
+    for row in rows:
+        model.add_linear_constraint(sum(factor * variables[index] for factor, index in row.terms), row.low, row.high)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = seconds
+    status = solver.solve(model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return [int(solver.value(variable)) for variable in variables]
+    if status == cp_model.INFEASIBLE:
+        return None
+    raise BudgetError(f"the solver found neither a solution nor a proof that there is none within {seconds} s")

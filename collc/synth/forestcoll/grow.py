@@ -90,6 +90,22 @@ class Growth:
                 self._settle(vertex)
         return self._n_left < before
 
+    def width(self) -> int:
+        """Copies that some path out of the tree has capacity for."""
+        widest = [0] * len(self.depth)
+        waiting = [(-_UNSEEN, rank) for rank in self.reached]
+        while waiting:
+            width, vertex = heapq.heappop(waiting)
+            if vertex < self._instance.n_ranks and self.depth[vertex] < 0:
+                return -width
+            for arc in self._instance.leaving[vertex]:
+                head = self._instance.heads[arc]
+                room = min(-width, self._capacities[arc])
+                if self.depth[head] < 0 and room > widest[head]:
+                    widest[head] = room
+                    heapq.heappush(waiting, (-room, head))
+        return 0
+
     def candidates(self) -> Iterator[tuple[int, ...]]:
         """Every simple path by which the tree could go on, as far as capacities tell."""
         for rank in self.reached:

@@ -123,8 +123,9 @@ class _Packer:
     def _shrink(self, root: int) -> None:
         """Go on with fewer copies: as many as some link out of the tree can take, or half."""
         paths, copies = tuple(self.growth.paths), self.growth.copies
+        width = self.growth.width()
         self._undo(Packed(root, copies, paths))
-        self._start(root, copies // 2, paths)
+        self._start(root, width if 0 < width < copies else copies // 2, paths)
 
     def _extend_by_trial(self) -> None:
         for path in self.growth.candidates():
