@@ -33,6 +33,9 @@ MAY_IMPORT = {
     "backend": LOW | {"ir", "solve", "cost", "runtimes"},
     "design": LOW | {"ir", "solve", "cost"},
     "machine": LOW | {"ir"},
+    "topology": LOW | {"ir"},
+    "files": LOW,
+    "cache": set(),
     "verify": LOW | {"ir", "runtimes"},
     "registry": LOW,
 }
