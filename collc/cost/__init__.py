@@ -1,0 +1,128 @@
+"""What a schedule costs and what no schedule can beat, exactly.
+
+Costs are loads of links: a share of a chunk that crosses a link takes its bytes there. Bounds come
+from the chunk table alone, whatever the collective is called, and carry the witness that a checker
+re-adds: a cut (`cuts`), or prices on links (`prices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from math import lcm
+
+from collc.cost.cuts import best_cut, common_unit
+from collc.cost.demand import Demand
+from collc.cost.prices import candidate_prices, price_bound
+from collc.ir.collective import Collective, Problem
+from collc.ir.flow import Bound, FlowSchedule, Tree
+from collc.ir.topology import Route, Topology
+
+__all__ = [
+    "HOP_LATENCY",
+    "algbw",
+    "bandwidth_time",
+    "bound",
+    "bus_factor",
+    "busbw",
+    "common_unit",
+    "link_loads",
+    "predict",
+]
+
+# Software latency of one rank-to-rank hop [us]: NCCL's own model takes 3.4 us for a ring hop over
+# NVLink under Simple (src/graph/tuning.cc, hwLat). Wire latency comes from the topology's links.
+HOP_LATENCY = Fraction(17, 5)
+
+
+def link_loads(problem: Problem, trees: Iterable[Tree]) -> dict[tuple[str, str], Fraction]:
+    """Bytes that cross each link, per byte of message size, by (src, dst); idle links are absent."""
+    trees = tuple(trees)
+    chunks = problem.collective.chunks
+    unit = lcm(*(tree.weight.denominator for tree in trees))
+    shares: dict[tuple[str, str], int] = {}
+    for tree in trees:
+        share = int(tree.weight * unit) * chunks[tree.chunk].count
+        for route in (*tree.reduce, *tree.broadcast):
+            for hop in route.hops:
+                shares[hop] = shares.get(hop, 0) + share
+    whole = unit * problem.collective.size_chunks
+    return {hop: Fraction(share, whole) for hop, share in sorted(shares.items())}
+
+
+def bandwidth_time(problem: Problem, trees: Iterable[Tree]) -> Fraction:
+    """Time [s/GB of message size] in which the busiest link carries its load; zero if nothing moves."""
+    link = problem.topology.link
+    loads = link_loads(problem, trees)
+    return max((load / link[hop].bandwidth for hop, load in loads.items()), default=Fraction(0))
+
+
+def algbw(time: Fraction) -> Fraction | None:
+    """Message size / time [GB/s], as nccl-tests counts; None where nothing moves (one rank)."""
+    return 1 / time if time else None
+
+
+def bus_factor(collective: Collective) -> Fraction:
+    """What algbw is multiplied by to give busbw, as nccl-tests defines it; zero for one rank.
+
+    Source: nccl-tests, doc/PERFORMANCE.md.
+    """
+    n = collective.n_ranks
+    match collective.name:
+        case "allreduce":
+            return Fraction(2 * (n - 1), n)
+        case "broadcast" | "reduce":
+            return Fraction(1)
+        case _:
+            return Fraction(n - 1, n)
+
+
+def busbw(collective: Collective, algbw: Fraction) -> Fraction:
+    """Bus bandwidth [GB/s] of an algorithm bandwidth."""
+    return algbw * bus_factor(collective)
+
+
+def predict(flow: FlowSchedule, nbytes: int) -> Fraction:
+    """Time [us] by the alpha-beta model: the longest way of any tree, then the bytes at full rate."""
+    rise = max((_height(flow.problem.topology, tree) for tree in flow.trees), default=Fraction(0))
+    return rise + flow.time * nbytes / 1000
+
+
+def _height(topology: Topology, tree: Tree) -> Fraction:
+    """Latency [us] of the longest way from a contributor through the root to a consumer."""
+
+    def latency(route: Route) -> Fraction:
+        return HOP_LATENCY + sum(topology.link[hop].latency for hop in route.hops)
+
+    down = {tree.root: Fraction(0)}
+    for route in tree.broadcast:
+        down[route.dst] = down.get(route.src, Fraction(0)) + latency(route)
+    up = {tree.root: Fraction(0)}
+    for route in reversed(tree.reduce):
+        up[route.src] = up.get(route.dst, Fraction(0)) + latency(route)
+    return max(down.values()) + max(up.values())
+
+
+def bound(problem: Problem) -> Bound | None:
+    """The best limit on time [s/GB of message size] that cuts and prices prove; None if nothing must move.
+
+    Exact (attained by some schedule) for tables in which every chunk has one contributor and goes to
+    all ranks, or the reverse, and for those with one common consumer or contributor.
+
+    Raises:
+        InfeasibleError: some rank cannot be reached from another that it needs data of.
+
+    Complexity: some rounds of n_ranks integer max-flows.
+    Source: ForestColl (arXiv:2402.06787), optimality cut; Dinkelbach, Management Science 13(7), 1967.
+    """
+    demand = Demand.of(problem.collective)
+    if not demand.moves:
+        return None
+    best = best_cut(problem.topology, demand)
+    if demand.cuts_are_exact or problem.topology.multicast or problem.topology.reduce:
+        return best
+    for prices in candidate_prices(problem.topology):
+        found = price_bound(problem.topology, demand, prices)
+        if found.time > best.time:
+            best = found
+    return best

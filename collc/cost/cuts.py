@@ -1,0 +1,143 @@
+"""The cut that limits a collective: slots that must leave a part of the fabric / bandwidth leaving it.
+
+Source: ForestColl (arXiv:2402.06787), optimality cut; Dinkelbach, Management Science 13(7), 1967.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import gcd, lcm
+
+from collc.cost.demand import Demand
+from collc.errors import InfeasibleError
+from collc.ir.flow import Bound, Cut
+from collc.ir.topology import Topology
+from collc.solve import FlowNetwork
+
+
+def best_cut(topology: Topology, demand: Demand) -> Bound:
+    """The bound of the best cut found; the optimum where `demand.cuts_are_exact`."""
+    forward = _CutSearch(topology, demand)
+    forward.consider_single_ranks()
+    if not demand.cuts_are_exact and len(topology.hosts) > 1:
+        for host in topology.hosts:
+            forward.consider_group(host)
+            forward.consider_group(sorted(frozenset(range(topology.n_ranks)) - frozenset(host)))
+    if any(demand.spread) or demand.others or demand.pairs.any():
+        forward.consider_sinks()
+    backward = _CutSearch(topology.reversed(), demand.reversed(), is_reversed=True)
+    backward.ratio = forward.ratio
+    if any(demand.gathered) or demand.others or demand.pairs.any():
+        backward.consider_sinks()
+    if backward.inside is not None:
+        # What leaves a part of the reversed fabric is what enters it: the witness is the other part.
+        forward.ratio, forward.inside = backward.ratio, [not within for within in backward.inside]
+    if forward.inside is None:
+        raise RuntimeError("data must move, yet no cut is crossed")
+    inside = tuple(vertex for vertex, within in zip(forward.vertices, forward.inside, strict=True) if within)
+    return Bound(forward.ratio / forward.unit / demand.size, Cut(inside))
+
+
+class _CutSearch:
+    """The cut with the largest ratio of crossing slots to bandwidth leaving, over one direction.
+
+    Bandwidths are whole multiples of `unit` [GB/s]; `ratio` is in slots per unit.
+    """
+
+    def __init__(self, topology: Topology, demand: Demand, is_reversed: bool = False) -> None:
+        self.demand = demand
+        self.is_reversed = is_reversed
+        self.vertices = topology.gpus + topology.switches
+        index = {vertex: number for number, vertex in enumerate(self.vertices)}
+        self.tails = [index[link.src] for link in topology.links]
+        self.heads = [index[link.dst] for link in topology.links]
+        self.unit = common_unit([link.bandwidth for link in topology.links])
+        self.bandwidths = [int(link.bandwidth / self.unit) for link in topology.links]
+        self.ratio = Fraction(0)
+        self.inside: list[bool] | None = None
+        self.current: tuple[Fraction, list[int]] | None = None
+        n = demand.n_ranks
+        self.source = len(self.vertices)
+        self.network = FlowNetwork(self.source + 1, self.tails + [self.source] * n, self.heads + list(range(n)))
+
+    def consider(self, inside: Sequence[bool]) -> None:
+        """Keep a cut if it is the best so far."""
+        slots = self.demand.crossing(inside[: self.demand.n_ranks])
+        if not slots:
+            return
+        leaving = self._leaving(inside)
+        if not leaving:
+            raise InfeasibleError(self._words(inside))
+        if Fraction(slots, leaving) > self.ratio:
+            self.ratio, self.inside = Fraction(slots, leaving), list(inside)
+
+    def consider_single_ranks(self) -> None:
+        """The cuts around each rank and around all others."""
+        for rank in range(self.demand.n_ranks):
+            alone = [vertex == rank for vertex in range(len(self.vertices))]
+            self.consider(alone)
+            self.consider([not within for within in alone])
+
+    def consider_sinks(self) -> None:
+        """Raise the ratio until no cut that keeps a sink from its sources is worse.
+
+        Discrete Newton: links carry ratio x bandwidth, sources offer their slots; where a sink gets
+        too little, the minimum cut has a larger ratio. Sinks that passed stay good as the ratio rises.
+        """
+        for sink in range(self.demand.n_ranks):
+            sources = self.demand.sources_for(sink)
+            while any(sources) and (cut := self._violated(sink, sources)):
+                before = self.ratio
+                self.consider(cut)
+                if self.ratio == before:
+                    raise RuntimeError("a violated cut did not raise the ratio")
+
+    def consider_group(self, ranks: Sequence[int]) -> None:
+        """The narrowest cut around some ranks."""
+        total = sum(self.bandwidths) + 1
+        members = frozenset(ranks)
+        others = [rank for rank in range(self.demand.n_ranks) if rank not in members]
+        # The sink stands for all other ranks: links into them end in the first of them.
+        network = FlowNetwork(
+            self.source + 1,
+            self.tails + [self.source] * len(ranks) + others[1:],
+            self.heads + list(ranks) + [others[0]] * (len(others) - 1),
+        )
+        network.set_capacities(self.bandwidths + [total] * (self.demand.n_ranks - 1))
+        network.max_flow(self.source, others[0])
+        self.consider(network.source_side()[: self.source])
+
+    def _violated(self, sink: int, sources: Sequence[int]) -> list[bool] | None:
+        offers = [weight * self.ratio.denominator for weight in sources]
+        if (self.ratio, offers) != self.current:
+            self.network.set_capacities([bandwidth * self.ratio.numerator for bandwidth in self.bandwidths] + offers)
+            self.current = (self.ratio, offers)
+        if self.network.max_flow(self.source, sink) >= sum(offers):
+            return None
+        return self.network.source_side()[: self.source]
+
+    def _leaving(self, inside: Sequence[bool]) -> int:
+        links = zip(self.tails, self.heads, self.bandwidths, strict=True)
+        return sum(bandwidth for tail, head, bandwidth in links if inside[tail] and not inside[head])
+
+    def _words(self, inside: Sequence[bool]) -> str:
+        n = self.demand.n_ranks
+        within = [vertex for vertex, there in zip(self.vertices[:n], inside, strict=False) if there != self.is_reversed]
+        without = [vertex for vertex in self.vertices[:n] if vertex not in within]
+        return f"GPUs {_some(without)} cannot be reached from {_some(within)}: no link leads there"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def common_unit(values: Iterable[Fraction]) -> Fraction:
+    """The largest number that all values are whole multiples of.
+
+    >>> common_unit([Fraction(25, 2), Fraction(50)])
+    Fraction(25, 2)
+    """
+    values = tuple(values)
+    denominator = lcm(*(value.denominator for value in values))
+    return Fraction(gcd(*(int(value * denominator) for value in values)) or 1, denominator)
