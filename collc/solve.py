@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from collc.errors import BudgetError
+from collc.errors import BudgetError, UnsupportedError
 
 # ortools adds capacities up in 64-bit integers; half of that range leaves room for its excess counts.
 CAPACITY_LIMIT = 2**62
@@ -62,6 +62,16 @@ class FlowNetwork:
         if status != self._solver.OPTIMAL:
             raise RuntimeError(f"maximum flow from {source} to {sink}: solver status {status}")
         return int(self._solver.optimal_flow())
+
+    def flow(self, arc: int) -> int:
+        """What an arc carries in the last flow.
+
+        Raises:
+            UnsupportedError: the capacities were too large for the solver that keeps flows by arc.
+        """
+        if self._large is not None:
+            raise UnsupportedError(f"capacities add up to more than {CAPACITY_LIMIT}; flows by arc are kept below that")
+        return int(self._solver.flow(arc))
 
     def source_side(self) -> list[bool]:
         """For each vertex, whether it is on the source's side of a minimum cut of the last flow."""
