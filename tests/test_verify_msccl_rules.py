@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+from pathlib import Path
 
 import pytest
 from handmade import (
@@ -28,6 +29,7 @@ from interpreter import run
 from msccl_texts import A2A, CLASSIC, EXECUTOR, RCCL, RING, SUM, edit_step, errors, look, put, rules
 
 from collc.ir.collective import make_collective
+from collc.verify import rules as rule_book
 from collc.verify.msccl_reader import c_number
 from collc.verify.rules import RULES
 
@@ -244,6 +246,17 @@ def test_limits_can_be_raised_and_channels_lowered():
     assert "8 fewer" in report.findings[0].message
 
 
+@pytest.mark.parametrize(("limit", "rule"), [("elements", "limit-elements"), ("ranks", "limit-ranks")])
+def test_limits_of_the_reader(limit, rule):
+    assert errors(look(RING, EXECUTOR.with_limits({limit: 3}))) == {rule}
+
+
+def test_every_rule_has_a_test():
+    told = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    mine = (*rule_book._PROGRAM, *rule_book._MSCCL)
+    assert [rule for rule in mine if f'"{rule}"' not in told] == []
+
+
 def test_a_third_unreceived_send_hangs_with_simple_and_a_ninth_with_ll():
     def exchange(count):
         return to_xml(all_programs()["wide_exchange"]) if count == 2 else _exchange(count)
@@ -293,6 +306,9 @@ HOSTILE = {
     "ranks without number": put(RING, 'ngpus="4"', 'ngpus="1000"').encode(),
     "huge rank": put(RING, '<gpu id="3"', '<gpu id="2147483647"').encode(),
     "huge scratch": put(RING, 's_chunks="0"', 's_chunks="1000000000"', 4).encode(),
+    "huge count in a huge scratch": (
+        put(edit_step(RING, 0, 0, 0, cnt=10**9, srcbuf="s", dstbuf="s"), 's_chunks="0"', 's_chunks="1000000000"', 4)
+    ).encode(),
     "huge count": put(RING, 'cnt="1"', 'cnt="1000000000"', 99).encode(),
 }
 
@@ -303,6 +319,11 @@ def test_hostile_files_are_judged_in_bounded_time(name):
     report = look(HOSTILE[name])
     assert time.process_time() - started < 2
     assert errors(report) or name == "huge scratch"
+
+
+def test_more_than_can_be_checked_is_said_so():
+    assert errors(look(HOSTILE["a vast allreduce"])) == {"not-judged"}
+    assert "not-judged" in errors(look(HOSTILE["huge count in a huge scratch"]))
 
 
 @settings(max_examples=80, deadline=None)

@@ -14,6 +14,7 @@ from collc.ir.program import Buffer, Gpu, Instruction, Op, Program, Slot, Thread
 from collc.verify.rules import Collector
 
 Where = tuple[int, int, int]  # rank, threadblock, step
+_MAX_MOVES = 1 << 23  # slots moved in all; keeps a small file with vast counts from filling the memory
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,10 @@ def build(program: Program, found: Collector) -> Graph | None:
         for threadblock in gpu.threadblocks
         for instruction in threadblock.instructions
     ]
+    moves = sum(instruction.count for instruction in instructions if instruction.op is not Op.NOP)
+    if moves > _MAX_MOVES:
+        found.add("not-judged", f"the instructions move {moves} chunks in all; up to {_MAX_MOVES} are checked")
+        return None
     connections = _connect(program, start, where, instructions, found)
     if found.has_errors:
         return None

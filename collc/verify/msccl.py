@@ -93,6 +93,9 @@ def examine(
     if file is None or file.collective is None:
         return MscclReport(file, file.findings if file else _unreadable(text))
     findings = list(file.findings)
+    if not file.programs and not any(finding.severity == "error" for finding in findings):
+        # Never "right" without a program that was proven right.
+        findings.append(Finding("not-judged", "error", "no program could be made of the steps", 1, 1))
     protocol = runtime.protocols.get(file.protocol)
     depth = fifo_depth if fifo_depth is not None else protocol.fifo_depth if protocol else None
     reports = [program_check.examine(item, fifo_depth=depth, lines=file.lines) for item in file.programs]

@@ -41,18 +41,15 @@ class Algo:
 
     def _count(self, key: str, limit: int | None, rule: str, *, is_vital: bool = True) -> int:
         """A number of at least one; 0 where it is missing or useless."""
-        value = self.reader.number(self.element, key) or 0 if key in self.element.attributes else 0
+        value = (self.reader.number(self.element, key) or 0) if key in self.element.attributes else 0
         is_good = value >= 1 and (limit is None or value <= limit)
-        if not is_good and key in self.element.attributes:
-            self._tell(
-                *(
-                    (rule, f"{key}={value}; {self.reader.runtime.name} takes {limit}")
-                    if value >= 1
-                    else ("attribute-value", f"{key}={value}; expected 1 or more")
-                )
-            )
         if not is_good and is_vital:
             self.reader.is_complete = False
+        if not is_good and key in self.element.attributes:
+            if value >= 1:
+                self._tell(rule, f"{key}={value}; {self.reader.runtime.name} takes {limit}")
+            else:
+                self._tell("attribute-value", f"{key}={value}; expected 1 or more")
         return max(value, 0)
 
     def _tell(self, rule: str, message: str) -> None:

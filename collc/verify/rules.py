@@ -81,6 +81,7 @@ _PROGRAM = {
         "an input slot that is no output slot does not stay as it is",
         "the send buffer is the caller's and constant; other work may be reading it",
     ),
+    "not-judged": _error("more chunks or moves than collc checks", "nothing is known about what the program does"),
     "no-output-buffer": _warning(
         "a rank without output in this collective uses its output buffer",
         "callers may pass no buffer there (NCCL documents it for reduce)",
@@ -172,9 +173,6 @@ _MSCCL = {
     ),
     "chunk-counts-refused": _error(
         "i_chunks or o_chunks does not fit the collective and nchunksperloop", "the runtime refuses the file"
-    ),
-    "not-judged": _error(
-        "more ranks times chunks than collc checks in one file", "nothing is known about what the file does"
     ),
     "any-root": _warning(
         "a collective with a root, in a file that cannot say which",
