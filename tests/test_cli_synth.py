@@ -266,6 +266,24 @@ def test_nothing_is_written_when_one_of_several_files_cannot_be(monkeypatch):
     assert {path: path.read_bytes() for path in written() if path.is_file()} == before
 
 
+def test_an_interrupt_while_writing_leaves_the_old_file(monkeypatch):
+    path = Path(report(RING, "-c", "allgather", "-d", "out")["files"][0]["path"])
+    before = path.read_bytes()
+    moved = []
+
+    def interrupted(self: Path, target: Path) -> Path:
+        moved.append((self, target))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", interrupted)
+        assert run(RING, "-c", "allgather", "-d", "out", "--instances", "2", "--no-cache").exit_code == 130
+    assert [path for path in written() if path.is_file()] == [path]
+    assert path.read_bytes() == before
+    # The new file was made on the same file system, where no runtime looks: below a folder in the directory.
+    assert [(new.name, new.parent.parent, target) for new, target in moved] == [(path.name, path.parent, path)]
+
+
 @pytest.mark.parametrize("directory", ["file", "file/below", "file/below/deep", ""])
 def test_a_place_that_cannot_be_written_to_is_refused_before_any_work(directory, monkeypatch):
     Path("file").write_text("not a directory")
