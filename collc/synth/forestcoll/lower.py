@@ -108,12 +108,12 @@ class _Trader:
         for rank in shape.order[1:]:
             # Only hops on the way to a deepest rank can help.
             if shape.depth[rank] + shape.below[rank][0] == height and (
-                self._move(index, rank, height) or self._trade(index, rank, height)
+                self._move(index, rank) or self._trade(index, rank, height)
             ):
                 return True
         return False
 
-    def _move(self, index: int, rank: int, height: int) -> bool:
+    def _move(self, index: int, rank: int) -> bool:
         """Reach a rank from a less deep one over free capacity."""
         shape = self.shapes[index]
         copies = shape.copies
@@ -152,10 +152,18 @@ class _Trader:
         for cut, arc in enumerate(path, start=1):
             vertex = self.instance.heads[arc]
             for other, end in self.hops[vertex]:
-                if other != index and self._gains(index, rank, other, end, height):
-                    self._exchange(index, rank, cut, other, end, vertex)
+                if other == index or not self._gains(index, rank, other, end, height):
+                    continue
+                theirs = self.shapes[other].path[end]
+                at = next(place for place, arc in enumerate(theirs, start=1) if self.instance.heads[arc] == vertex)
+                ours, others = theirs[:at] + path[cut:], path[:cut] + theirs[at:]
+                if self._is_simple(ours) and self._is_simple(others):
+                    self._exchange(index, rank, ours, other, end, others)
                     return True
         return False
+
+    def _is_simple(self, path: Sequence[int]) -> bool:
+        return len({self.instance.heads[arc] for arc in path}) == len(path)
 
     def _gains(self, index: int, rank: int, other: int, end: int, height: int) -> bool:
         mine, theirs = self.shapes[index], self.shapes[other]
@@ -164,20 +172,17 @@ class _Trader:
             mine.depth[new] < mine.depth[rank] - 1
             and theirs.depth[old] + 1 + theirs.below[end][0] < height
             and (mine.copies == theirs.copies or (mine.copies < theirs.copies and len(self.shapes) < self.most))
-            and new != rank
-            and old != end
-            and not mine.has_above(new, rank)
             and not theirs.has_above(old, end)
         )
 
-    def _exchange(self, index: int, rank: int, cut: int, other: int, end: int, vertex: int) -> None:
-        mine, theirs = self.shapes[index], self.shapes[other]
-        if mine.copies < theirs.copies:
-            self._fork(other, theirs.copies - mine.copies)
-        first, second = mine.path[rank], theirs.path[end]
-        at = next(place for place, arc in enumerate(second, start=1) if self.instance.heads[arc] == vertex)
-        self._replace(index, rank, second[:at] + first[cut:])
-        self._replace(other, end, first[:cut] + second[at:])
+    def _exchange(
+        self, index: int, rank: int, ours: tuple[int, ...], other: int, end: int, others: tuple[int, ...]
+    ) -> None:
+        spare = self.shapes[other].copies - self.shapes[index].copies
+        if spare:
+            self._fork(other, spare)
+        self._replace(index, rank, ours)
+        self._replace(other, end, others)
 
     def _fork(self, index: int, copies: int) -> None:
         """Part that many copies from a tree; they stay as they are."""
