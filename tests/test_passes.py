@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from collc import cost, runtimes, verify
 from collc.errors import CollcError, UnsupportedError
-from collc.ir.collective import COLLECTIVES, NAMES, Problem, make_collective
+from collc.ir.collective import COLLECTIVES, NAMES, Problem, alltoallv, make_collective
 from collc.ir.flow import FlowSchedule, Tree
 from collc.ir.program import Buffer, Gpu, Instruction, Op, Program, Slot, Threadblock
 from collc.ir.schedule import Schedule
@@ -199,8 +199,10 @@ def test_pow2_takes_the_smallest_count_that_is_good_enough(loss, chunks):
     assert Fraction(1, 3) >= (1 - loss) * rounded.time
 
 
-def test_pow2_takes_the_best_that_fits_where_none_is_good_enough():
-    rounded = RoundWeights("pow2", Fraction(1, 1000), most=8).run(thirds())
+@pytest.mark.parametrize("most", [8, 16, 31])
+def test_pow2_takes_the_best_that_fits_where_none_is_good_enough(most):
+    # 16 chunks do no better than 8 and would serve fewer sizes.
+    rounded = RoundWeights("pow2", Fraction(1, 1000), most=most).run(thirds())
     assert rounded.time == Fraction(3, 8)
     assert "rounded to 8 chunks" in rounded.notes[-1]
     assert "0.8889" in rounded.notes[-1]
@@ -263,6 +265,13 @@ def test_deep_trees_go_first():
     sends = LowerFlow().run(flow).sends
     first = next(send for send in sends if send.step == 0)
     assert first.chunk == 3
+    # Chunks from ranks 0 and 4 meet at rank 1; the one for rank 3 goes on before the one for rank 2.
+    links = [link for a, b in ((0, 1), (4, 1), (1, 2), (2, 3)) for link in fabrics.both(f"g{a}", f"g{b}", 1)]
+    demand = [[0] * 5 for _ in range(5)]
+    demand[0][2] = demand[4][3] = 1
+    flow = flow_of(fabrics.fabric("fork", 5, links), alltoallv(demand), "direct")
+    steps = {send.chunk: send.step for send in LowerFlow().run(flow).sends if send.route.src == 1}
+    assert steps == {0: 2, 1: 1}
 
 
 # --- LowerSchedule --------------------------------------------------------------------------------
@@ -466,6 +475,26 @@ def test_fusing_joins_counts_of_several_chunks():
     assert fused.gpus[1].threadblocks == (
         Threadblock(2, 0, 0, (Instruction(Op.RECV_COPY_SEND, None, Slot(Buffer.OUTPUT, 0), 6),)),
     )
+
+
+def test_a_sum_that_is_needed_again_is_stored():
+    # Ranks 2, 0 and 1 add up in a chain; rank 1 sends the sum from scratch to both and keeps a copy.
+    i, o, s, block = handmade.i, handmade.o, handmade.s, handmade.block
+    summing = block(None, 0, handmade.recv(s(0)), handmade.reduce(i(0), s(0)))
+    copying = handmade.copy(s(0), o(0), after=((0, 1),))
+    blocks = {
+        0: [block(1, 2, handmade.rrs(i(0))), block(None, 1, handmade.recv(o(0)))],
+        1: [
+            summing,
+            block(0, None, handmade.send(s(0), after=((0, 1),)), copying),
+            block(2, None, handmade.send(s(0), after=((0, 1),))),
+        ],
+        2: [block(0, None, handmade.send(i(0))), block(None, 1, handmade.recv(o(0)))],
+    }
+    plain = verify.check(handmade.program(make_collective("allreduce", 3), lambda rank: blocks[rank], scratch=1))
+    fused = verify.check(Fuse(EXECUTOR).run(plain))
+    assert Op.RECV_REDUCE_COPY_SEND in {one.op for tb in fused.gpus[1].threadblocks for one in tb.instructions}
+    assert interpreter.run(fused, 0).is_right
 
 
 def test_threadblocks_that_pass_nothing_on_stay_apart():
