@@ -247,7 +247,8 @@ def test_unreachable_ranks_are_infeasible():
 @pytest.mark.parametrize(
     ("topology", "height"),
     [(fabrics.a100(1), 1), (fabrics.a100(2), 4), (fabrics.a100(4), 2), (fabrics.h100(2), 4), (fabrics.mi250(1), 7),
-     (fabrics.torus(4, 4), 5), (fabrics.hypercube(4), 5), (fabrics.dgx1(), 3), (fabrics.ring(8), 6)],
+     (fabrics.torus(4, 4), 4), (fabrics.torus(8, 8), 9), (fabrics.hypercube(4), 4), (fabrics.dgx1(), 3),
+     (fabrics.ring(8), 5)],
     ids=lambda value: getattr(value, "name", None),
 )  # fmt: skip
 def test_trees_are_low(topology, height):

@@ -18,9 +18,9 @@ _DEPTH_COSTS = (2, 1, 4, 8)
 # Oracle passes of a first attempt.
 _EFFORT = 100
 # Rounds in all, and in tree edges looked at: small fabrics get all rounds, large ones fewer.
-_ROUNDS, _WORK = 24, 60_000
+_ROUNDS, _WORK = 40, 120_000
 # Rounds without gain after which to stop.
-_STALE = 8
+_STALE = 12
 # Of the highest trees, how many are taken out in a round.
 _HIGHEST = 4
 
@@ -30,7 +30,7 @@ def pack_low(instance: Instance) -> tuple[Packed, ...]:
     least = _least_height(instance)
     attempts = _attempts(instance, least)
     # A few trees more are worth a lower height; many would not fit a GPU.
-    most = min(map(len, attempts)) * 5 // 4 + 1
+    most = min(map(len, attempts)) * 3 // 2
     best = min((lower(instance, trees, most) for trees in attempts), key=lambda trees: _badness(instance, trees))
     stale = 0
     for turn in range(min(_ROUNDS, 1 + _WORK // (instance.n_ranks * len(best)))):
