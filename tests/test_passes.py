@@ -497,6 +497,54 @@ def test_a_sum_that_is_needed_again_is_stored():
     assert interpreter.run(fused, 0).is_right
 
 
+def test_fusing_never_puts_a_send_before_what_it_waits_for():
+    # Rank 1 passes on to 2 what it got last before what it got first.
+    i, o, block = handmade.i, handmade.o, handmade.block
+    collective = make_collective("broadcast", 3, 2)
+    blocks = {
+        0: [block(1, None, handmade.send(i(0)), handmade.send(i(1)), handmade.copy(i(0), o(0), 2))],
+        1: [
+            block(None, 0, handmade.recv(o(0)), handmade.recv(o(1))),
+            block(2, None, handmade.send(o(1), after=((0, 1),)), handmade.send(o(0), after=((0, 0),))),
+        ],
+        2: [block(None, 1, handmade.recv(o(1)), handmade.recv(o(0)))],
+    }
+    plain = verify.check(handmade.program(collective, lambda rank: blocks[rank]))
+    fused = verify.check(Fuse(EXECUTOR).run(plain))
+    assert interpreter.run(fused, 0).is_right
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_fusing_never_overwrites_what_is_still_to_be_sent(late):
+    # In place, rank 1 copies what it received over its own data once that is sent, on the receiving threadblock.
+    i, o, s, block = handmade.i, handmade.o, handmade.s, handmade.block
+    from_0 = [handmade.recv(s(0)), handmade.recv(s(1)), handmade.copy(s(1), o(0), after=((3, 1),))]
+    from_2 = [handmade.recv(s(2)), handmade.recv(s(3)), handmade.copy(s(3), o(2), after=((2, 1),))]
+    to_2 = [handmade.send(s(0), after=((0, 0),)), handmade.send(i(2))]
+    to_0 = [handmade.send(s(2), after=((1, 0),)), handmade.send(i(0))]
+    rank_1 = [block(None, 0, *from_0), block(None, 2, *from_2), block(2, None, *to_2), block(0, None, *to_0)]
+    if late:
+        # The copies change places, so that each waits for the sends it is joined with.
+        from_0[2], from_2[2] = (
+            handmade.copy(s(3), o(2), after=((1, 1), (2, 1))),
+            handmade.copy(s(1), o(0), after=((0, 1), (3, 1))),
+        )
+        rank_1[:2] = [block(None, 0, *from_0), block(None, 2, *from_2)]
+    ends = {
+        rank: [
+            block(1, None, handmade.send(i(far)), handmade.send(i(1))),
+            block(None, 1, handmade.recv(o(far), after=((0, 0),)), handmade.recv(o(1), after=((0, 1),))),
+        ]
+        for rank, far in ((0, 2), (2, 0))
+    }
+    program = handmade.program(
+        make_collective("alltoall", 3, inplace=True), lambda rank: rank_1 if rank == 1 else ends[rank], scratch=4
+    )
+    fused = verify.check(Fuse(EXECUTOR).run(verify.check(program)))
+    assert count_of(fused) < count_of(program)
+    assert all(interpreter.run(fused, seed).is_right for seed in range(5))
+
+
 def test_threadblocks_that_pass_nothing_on_stay_apart():
     plain = verify.check(forwarding_pair(5))
     assert Fuse(EXECUTOR).run(plain) == plain

@@ -98,7 +98,8 @@ def _fuse_sends(gpu: Gpu, max_steps: int) -> Gpu:
     for number, sender_number in _partners(gpu).items():
         sender = gpu.threadblocks[sender_number]
         both = _interleave(_named(gpu, number), number, sender, sender_number, uses)
-        if sum(max(1, len(instruction.after)) for instruction, _ in both) <= max_steps:
+        n_steps = sum(max(1, len(instruction.after)) for instruction, _ in both)
+        if n_steps <= max_steps and _keeps_waits(both):
             joined[number], partner[number] = both, sender_number
     gone = set(partner.values())
     threadblocks, lists = [], []
@@ -155,28 +156,34 @@ def _interleave(
     """Both lists in their own orders; a send meets its receive where its order allows."""
     joined: list[tuple[Instruction, list[_Name]]] = []
     waiting = deque(enumerate(sender.instructions))
-    sources = {
-        instruction.after[0][1]: index
-        for index, instruction in enumerate(sender.instructions)
-        if len(instruction.after) == 1 and instruction.after[0][0] == number
-    }
-    for position, (instruction, names) in enumerate(own):
-        index = sources.get(position)
-        if (
-            index is None
-            or not waiting
-            or index < waiting[0][0]
-            or not _passes_on(instruction, sender.instructions[index])
-        ):
-            joined.append((instruction, names))
-            continue
-        while waiting[0][0] < index:
+    sources: dict[int, int] = {}
+    for index, instruction in enumerate(sender.instructions):
+        for source, position in instruction.after:
+            if source == number and _passes_on(own[position][0], instruction):
+                sources.setdefault(position, index)
+
+    def pass_sends_before(index: int) -> None:
+        while waiting and waiting[0][0] < index:
             at, other = waiting.popleft()
             joined.append((other, [(sender_number, at)]))
+
+    for position, (instruction, names) in enumerate(own):
+        pass_sends_before(1 + max((at for source, at in instruction.after if source == sender_number), default=-1))
+        index = sources.get(position, -1)
+        if not waiting or index < waiting[0][0]:
+            joined.append((instruction, names))
+            continue
+        pass_sends_before(index)
         waiting.popleft()
         joined.append((_with_send(instruction, uses), [*names, (sender_number, index)]))
-    joined += [(other, [(sender_number, at)]) for at, other in waiting]
+    pass_sends_before(len(sender.instructions))
     return joined
+
+
+def _keeps_waits(joined: list[tuple[Instruction, list[_Name]]]) -> bool:
+    """Whether nothing stands in front of what it waits for."""
+    place = {name: at for at, (_, names) in enumerate(joined) for name in names}
+    return all(place.get(wait, -1) < at for at, (instruction, _) in enumerate(joined) for wait in instruction.after)
 
 
 def _with_send(receive: Instruction, uses: Counter[Slot]) -> Instruction:
