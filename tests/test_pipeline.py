@@ -143,6 +143,18 @@ def test_ranges_touch_cover_and_do_not_overlap(topology, name, sizes):
             assert all(size // 4 % collective.size_chunks == 0 for size in powers)
 
 
+def test_instances_share_the_chunks_that_the_smallest_size_allows():
+    for instances in (1, 2, 4):
+        (file,) = ask(
+            fabrics.dgx1(),
+            "allgather",
+            Target("rccl", instances=instances),
+            synthesizer="forestcoll",
+            sizes=(512, 2**20),
+        ).files
+        assert file.compiled.program.collective.size_chunks == 512 // 4
+
+
 def test_each_range_has_its_own_best():
     outcome = ask(fabrics.ring(8), "allreduce", Target("rccl"), sizes=(1024, 2**28))
     kept = [file.candidate.synthesizer for file in outcome.files]
