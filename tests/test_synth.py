@@ -292,6 +292,23 @@ def test_rings_use_the_links_there_are(topology, algbw):
     assert cost.algbw(flow.time) == algbw
 
 
+@settings(max_examples=25, deadline=None)
+@given(random_fabrics(max_ranks=6, symmetric=True), st.sampled_from(["allgather", "allreduce", "reduce"]))
+def test_rings_serve_random_fabrics(topology, collective):
+    # Each fabric has a walk through all GPUs both ways, so a ring exists.
+    assert_serves(Ring().run(problem(topology, collective)))
+
+
+def test_a_link_may_be_crossed_several_times():
+    """Three hosts with a rank on each of two leaves: a ring must cross between the leaves twice each way."""
+    links = [pair for rank in range(6) for pair in fabrics.both(f"g{rank}", f"leaf{rank % 2}", 4)]
+    links += fabrics.both("leaf0", "leaf1", 4)
+    topology = fabrics.fabric("mixed", 6, links, ["leaf0", "leaf1"], ((0, 1), (2, 3), (4, 5)))
+    flow = Ring().run(problem(topology, "broadcast"))
+    assert_serves(flow)
+    assert cost.algbw(flow.time) == 2
+
+
 def test_a_ring_enters_each_host_once():
     flow = Ring().run(problem(fabrics.mi250(2), "broadcast"))
     for tree in flow.trees:

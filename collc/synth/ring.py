@@ -134,7 +134,10 @@ def _fill(
     room = {(link.src, link.dst): link.bandwidth for link in topology.links}
     widths = sorted({link.bandwidth for link in topology.links}, reverse=True)
     found: list[tuple[_Ring, Fraction]] = []
-    while widths and len(found) < most:
+    # Where a ring must cross some link several times, its rate is a part of the narrowest width.
+    parts = [widths[-1] / 2**power for power in range(1, 7)]
+    while (widths or (parts and not found)) and len(found) < most:
+        widths = widths or [parts.pop(0)]
         ring = _Search(topology, routes, room, widths[0], len(found) + turn).run()
         if ring is None:
             widths.pop(0)
