@@ -271,11 +271,26 @@ def test_a_bound_counts_a_price_only_once_where_switches_copy():
 
 
 def test_the_least_number_of_transfers():
-    cases = {"allgather": 3, "reduce_scatter": 3, "allreduce": 6, "broadcast": 3, "reduce": 3}
-    for name, expected in cases.items():
-        assert {transfers(chunk, 4) for chunk in make_collective(name, 4).chunks} == {expected}
-    assert [transfers(chunk, 2) for chunk in make_collective("alltoall", 2).chunks] == [0, 1, 1, 0]
-    assert transfers(make_collective("allreduce", 1).chunks[0], 1) == 0
+    every = range(4)
+    assert [transfers([0], every, 4), transfers(every, [2], 4), transfers(every, every, 4)] == [3, 3, 6]
+    assert [transfers([0], [0], 2), transfers([0], [1], 2), transfers([0], [0], 1)] == [0, 1, 0]
+    assert transfers([0, 1], [1, 2], 4) == 2
+
+
+def test_free_ways_make_one_group_of_ranks():
+    """Two boxes of two: all-reduce crosses between them twice, and four links of 1 GB/s carry it."""
+    links = [*both_ways("g0", "g1", 9), *both_ways("g2", "g3", 9), *both_ways("g0", "g2"), *both_ways("g1", "g3")]
+    fabric = Topology("boxes", ("g0", "g1", "g2", "g3"), (), tuple(links))
+    tree = Tree(0, Fraction(1), 0, tuple(hop(fabric, *ends) for ends in ((3, 2), (1, 0), (2, 0))),
+                tuple(hop(fabric, *ends) for ends in ((0, 1), (0, 2), (2, 3))))  # fmt: skip
+    prices = Prices(
+        tuple((src, dst, Fraction(1)) for src, dst in (("g0", "g2"), ("g2", "g0"), ("g1", "g3"), ("g3", "g1")))
+    )
+    flow = FlowSchedule(
+        Problem(fabric, make_collective("allreduce", 4)), (tree,), Fraction(1), Bound(Fraction(1, 2), prices)
+    )
+    assert verify.findings(flow) == ()
+    assert rules(replace(flow, bound=Bound(Fraction(3, 4), prices))) == {"bound"}
 
 
 def test_transfers_against_exhaustive_search():
@@ -294,7 +309,7 @@ def test_transfers_against_exhaustive_search():
                 return used
         return None
 
-    assert fewest(6) == transfers(make_collective("allreduce", 3).chunks[0], 3)
+    assert fewest(6) == transfers(range(3), range(3), 3)
 
 
 # --- seeded faults: schedule ---------------------------------------------------------------------

@@ -1,34 +1,80 @@
 """Prices on links: what all transfers must pay at least / what the links can earn in unit time.
 
-Rule of prices: a chunk needs at least t transfers between ranks, and each costs at least the
-cheapest way between two distinct ranks. With one contributor p, t = consumers other than p; with one
-consumer, or some of each, t = ranks concerned - 1, which join them; with all n ranks on both sides,
-t = 2n - 2 (one-way gossip: Harary & Schwenk, Journal of the Franklin Institute 297(6), 1974). A
-chunk with one contributor and one consumer pays the cheapest way between those two.
+Rule of prices: ranks that a free way joins, in either direction, count as one group. A chunk needs at
+least t transfers between groups, and each costs at least the cheapest way between two of them. With
+one group contributing, t = other groups that consume; with one group consuming, t = other groups that
+contribute; with all G groups on both sides, t = 2G - 2 (one-way gossip: Harary & Schwenk, Journal of
+the Franklin Institute 297(6), 1974); else t = groups concerned - 1, which join them. A chunk with one
+contributor and one consumer pays the cheapest way between those two ranks.
+
+Prices on what leaves the parts of a partition then prove a partition bound: an all-reduce must cross
+between hosts, or between the devices of an uneven mesh, 2G - 2 times.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from typing import Generic, TypeVar
 
 from collc.cost.demand import Demand
 from collc.ir.flow import Bound, Prices
 from collc.ir.topology import Topology
 
+T = TypeVar("T")
 LinkPrices = Mapping[tuple[str, str], int]
 
 
+# Partitions tried, from the one into single GPUs upwards.
+_PARTITIONS = 16
+
+
 def candidate_prices(topology: Topology) -> list[LinkPrices]:
-    """Prices worth trying: one on all links out of GPUs, on all into GPUs, on all links."""
-    gpus = topology.rank_of
-    wanted: tuple[Callable[[str, str], bool], ...] = (
-        lambda src, dst: src in gpus,
-        lambda src, dst: dst in gpus,
-        lambda src, dst: True,
-    )
-    return [{(link.src, link.dst): 1 for link in topology.links if priced(link.src, link.dst)} for priced in wanted]
+    """Prices worth trying: one on all links; one on all out of, or into, the parts of a partition."""
+    found: dict[tuple[tuple[str, str], ...], None] = {}
+    for part_of in _partitions(topology):
+        crossing = [link for link in topology.links if part_of.get(link.src) != part_of.get(link.dst)]
+        found[tuple((link.src, link.dst) for link in crossing if link.src in part_of)] = None
+        found[tuple((link.src, link.dst) for link in crossing if link.dst in part_of)] = None
+    found[tuple((link.src, link.dst) for link in topology.links)] = None
+    return [dict.fromkeys(links, 1) for links in found if links]
+
+
+def _partitions(topology: Topology) -> Iterator[dict[str, int]]:
+    """Vertex -> part, for single GPUs, then for what links above each bandwidth hold together.
+
+    Vertices without a GPU in their part are left out: they lie between the parts.
+    """
+    yield {gpu: rank for rank, gpu in enumerate(topology.gpus)}
+    parts = _Groups(topology.gpus + topology.switches)
+    widths = sorted({link.bandwidth for link in topology.links}, reverse=True)[:_PARTITIONS]
+    for width in widths:
+        for link in topology.links:
+            if link.bandwidth == width:
+                parts.join(link.src, link.dst)
+        holding = {parts.of(gpu): rank for rank, gpu in enumerate(topology.gpus)}
+        if len(holding) > 1:
+            roots = {vertex: parts.of(vertex) for vertex in topology.gpus + topology.switches}
+            yield {vertex: holding[root] for vertex, root in roots.items() if root in holding}
+
+
+class _Groups(Generic[T]):
+    """Disjoint groups of things, which can be joined."""
+
+    def __init__(self, members: Iterable[T]) -> None:
+        self._above = {member: member for member in members}
+
+    def of(self, member: T) -> T:
+        """The one that stands for a member's group."""
+        while (above := self._above[member]) != member:
+            self._above[member] = self._above[above]
+            member = above
+        return member
+
+    def join(self, one: T, other: T) -> None:
+        """Make two groups one."""
+        self._above[self.of(one)] = self.of(other)
 
 
 def price_bound(topology: Topology, demand: Demand, prices: LinkPrices) -> Bound:
@@ -36,22 +82,33 @@ def price_bound(topology: Topology, demand: Demand, prices: LinkPrices) -> Bound
     earned = sum((topology.link[ends].bandwidth * price for ends, price in prices.items()), Fraction(0))
     n = demand.n_ranks
     distances = [_distances(topology, prices, rank) for rank in range(n)]
-    least = min(distances[a][b] for a in range(n) for b in range(n) if a != b and b in distances[a])
-    transfers = sum(slots * (n - 1) for slots in (*demand.spread, *demand.gathered))
-    transfers += sum(slots * _n_transfers(before, after, n) for before, after, slots in demand.others)
-    paid = transfers * least
+    groups = _Groups(range(n))
+    for src, heads in enumerate(distances):
+        for dst, distance in heads.items():
+            if not distance:
+                groups.join(src, dst)
+    group = [groups.of(rank) for rank in range(n)]
+    n_groups = len(set(group))
+    dear = [distance for heads in distances for distance in heads.values() if distance]
+    transfers = sum(slots * (n_groups - 1) for slots in (*demand.spread, *demand.gathered))
+    for before, after, slots in demand.others:
+        ends = {group[rank] for rank in before}, {group[rank] for rank in after}
+        transfers += slots * _n_transfers(*ends, n_groups)
+    paid = transfers * min(dear, default=0)
     for src, dst in zip(*demand.pairs.nonzero(), strict=True):
         paid += int(demand.pairs[src, dst]) * distances[src][dst]
     witness = Prices(tuple((src, dst, Fraction(price)) for (src, dst), price in prices.items()))
     return Bound(Fraction(paid, demand.size) / earned, witness)
 
 
-def _n_transfers(before: frozenset[int], after: frozenset[int], n_ranks: int) -> int:
-    """Rank-to-rank transfers that a chunk needs at least (the rule of prices)."""
+def _n_transfers(before: set[int], after: set[int], n_groups: int) -> int:
+    """Transfers between groups that a chunk needs at least (the rule of prices)."""
     if len(before) == 1:
         return len(after - before)
-    if len(before) == n_ranks and len(after) == n_ranks:
-        return 2 * n_ranks - 2
+    if len(after) == 1:
+        return len(before - after)
+    if len(before) == len(after) == n_groups:
+        return 2 * n_groups - 2
     return len(before | after) - 1
 
 

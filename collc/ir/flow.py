@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 
 from collc.errors import InputError
 from collc.ir.collective import Problem
@@ -64,7 +65,8 @@ class Cut:
 class Prices:
     """Witness: a price on links, so that every byte moved must pay, while time pays for them all.
 
-    Each rank-to-rank transfer costs at least the cheapest path between its ends, so no schedule
+    Each rank-to-rank transfer costs at least the cheapest path between its ends; ranks that a free path
+    joins count as one, and what must pass between such groups pays for each passage. So no schedule
     takes less than (sum of what the chunks must pay) / (sum of bandwidth x price) [s/GB].
 
     Attributes:
@@ -117,6 +119,12 @@ class FlowSchedule:
                 raise InputError(
                     f"tree {index}: chunk {tree.chunk}; the table has {len(self.problem.collective.chunks)}"
                 )
+
+    @property
+    def chunks_per_slot(self) -> int:
+        """The least number of chunks a slot is cut into so that every tree carries whole ones."""
+        table = self.problem.collective.chunks
+        return lcm(*((tree.weight * table[tree.chunk].count).denominator for tree in self.trees))
 
     @property
     def is_optimal(self) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
+from itertools import takewhile
 
-from collc.ir.collective import Chunk, Problem
+from collc.ir.collective import Problem
 from collc.ir.flow import Bound, Cut, Prices
 from collc.ir.topology import Topology
 from collc.verify.findings import Finding
@@ -98,8 +100,9 @@ def _price_faults(topology: Topology, prices: Prices) -> Iterator[Finding]:
 def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
     """What the chunks must pay for the share of the message they are, and what the fabric can be paid [GB/s].
 
-    A chunk with one contributor and one consumer pays at least the distance between them; any other
-    at least the least distance between two ranks for each transfer it needs.
+    A chunk with one contributor and one consumer pays at least the distance between them. Ranks that a
+    free way joins count as one group, whatever its direction; any other chunk pays at least the least
+    distance between two groups for each transfer it needs between groups.
     """
     topology, collective = problem.topology, problem.collective
     unit = math.lcm(*(price.denominator for *_, price in prices.price))
@@ -108,36 +111,34 @@ def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
     single = bool(topology.multicast or topology.reduce)
     owed = 0
     for chunk in collective.chunks:
-        n_transfers = transfers(chunk, collective.n_ranks)
-        if n_transfers == 0:
-            continue
         before, after = chunk.precondition.ranks, chunk.postcondition.ranks
         if len(before) == len(after) == 1:
-            pays = fares.between(before[0], after[0])
-        else:
+            pays = fares.between(before[0], after[0]) if before[0] != after[0] else 0
+        elif n_transfers := fares.transfers(before, after):
             # A switch that copies or adds serves many ranks by one transfer.
             pays = fares.least * (1 if single else n_transfers)
+        else:
+            pays = 0
         owed += pays * chunk.count
     offered = sum((topology.link[hop].bandwidth * price for hop, price in price_of.items()), Fraction())
     return Fraction(owed, unit * collective.size_chunks), offered / unit
 
 
-def transfers(chunk: Chunk, n_ranks: int) -> int:
-    """The least number of rank-to-rank transfers that a chunk needs.
+def transfers(before: Collection[int], after: Collection[int], n_groups: int) -> int:
+    """The least number of transfers between groups that a chunk needs, by the groups at its ends.
 
     Every contributor must be joined to every consumer, which takes one transfer less than there are
-    ranks involved; where all ranks contribute and all consume it is gossip by one-way calls.
+    groups involved; where all groups contribute and all consume it is gossip by one-way calls.
 
     Source: Harary and Schwenk, The communication problem on graphs and digraphs, J. Franklin
         Institute 297 (1974): 2n - 2 one-way calls.
     """
-    before, after = chunk.precondition.ranks, chunk.postcondition.ranks
-    if len(before) == len(after) == n_ranks and n_ranks > 1:
-        return 2 * n_ranks - 2
+    if len(before) == len(after) == n_groups and n_groups > 1:
+        return 2 * n_groups - 2
     if len(before) == 1:
-        return len(after) - (before[0] in after)
+        return len({*after} - {*before})
     if len(after) == 1:
-        return len(before) - (after[0] in before)
+        return len({*before} - {*after})
     return len({*before, *after}) - 1
 
 
@@ -151,7 +152,7 @@ class _Fares:
             for vertex, heads in topology.successors.items()
         }
         self._from: dict[int, dict[int, int]] = {}
-        self._least: int | None = None
+        self._ends: dict[Sequence[int], frozenset[int]] = {}
 
     def between(self, src: int, dst: int) -> int:
         """The least price from one rank to another."""
@@ -160,13 +161,37 @@ class _Fares:
         # Ranks that cannot be reached fail the routes' check; here they owe nothing.
         return self._from[src].get(dst, 0)
 
-    @property
+    @cached_property
     def least(self) -> int:
-        """The least price between any two distinct ranks."""
-        if self._least is None:
-            firsts = (next(self._walk(rank), None) for rank in range(self._topology.n_ranks))
-            self._least = min((found[1] for found in firsts if found), default=0)
-        return self._least
+        """The least price between any two groups; ranks of one group that have a dear way count too."""
+        firsts = (next((fare for _, fare in self._walk(rank) if fare), 0) for rank in range(self._topology.n_ranks))
+        return min((fare for fare in firsts if fare), default=0)
+
+    @cached_property
+    def _group_of(self) -> tuple[int, ...]:
+        """Rank -> the least rank of its group."""
+        n = self._topology.n_ranks
+        free: list[set[int]] = [set() for _ in range(n)]
+        for src in range(n):
+            for dst, _ in takewhile(lambda step: step[1] == 0, self._walk(src)):
+                free[src].add(dst)
+                free[dst].add(src)
+        group = [-1] * n
+        for first in range(n):
+            front = [first] if group[first] < 0 else []
+            while front:
+                rank = front.pop()
+                if group[rank] < 0:
+                    group[rank] = first
+                    front.extend(free[rank])
+        return tuple(group)
+
+    def transfers(self, before: Sequence[int], after: Sequence[int]) -> int:
+        """The least number of transfers between groups for a chunk of these contributors and consumers."""
+        for ranks in (before, after):
+            if ranks not in self._ends:
+                self._ends[ranks] = frozenset(self._group_of[rank] for rank in ranks)
+        return transfers(self._ends[before], self._ends[after], len(set(self._group_of)))
 
     def _walk(self, src: int) -> Iterator[tuple[int, int]]:
         """(rank, least price) of the other ranks, cheapest first (Dijkstra)."""
