@@ -80,7 +80,7 @@ def compile_request(request: Request, clock: Clock) -> Outcome:
     if target is None:
         best = found[-1].ranked[0]
         return Outcome(best, passed_over, (), best.flow.notes, clock.seconds)
-    lowered = [_lower_first(one, target, clock, passed_over) for one in found]
+    lowered = [_lower_first(part, target, clock, passed_over) for one in found for part in _parts(one, target)]
     files = _emit(lowered, target, clock)
     best = lowered[-1][0]
     notes = dict.fromkeys([*best.flow.notes, *(note for file in files for note in _notes(file, target))])
@@ -171,36 +171,27 @@ def _lower(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> 
     if target.load().level == "flow":
         return [Compiled(flow, min_bytes=sizes.low or 0, max_bytes=sizes.high)]
     if target.inplace is not None:
-        kinds = [target.inplace]
-    else:
-        schedule, program = _lower_for(flow, target, False, sizes, clock)
-        called = replace(program, collective=program.collective.called_inplace())
-        found = clock.run("verify", lambda: verify.findings(called))
-        if not any(finding.severity == "error" for finding in found):
-            return [_compiled(flow, schedule, program, sizes, target, (True, True))]
-        kinds = [True, False]
-    made = []
-    for inplace in kinds:
-        schedule, program = _lower_for(flow, target, inplace, sizes, clock)
-        made.append(_compiled(flow, schedule, program, sizes, target, (inplace, not inplace)))
-    return made
+        return [_compiled(flow, sizes, target, target.inplace, _lower_for(flow, target, target.inplace, sizes, clock))]
+    schedule, program = _lower_for(flow, target, False, sizes, clock)
+    called = replace(program, collective=program.collective.called_inplace())
+    found = clock.run("verify", lambda: verify.findings(called))
+    outofplace = _compiled(flow, sizes, target, False, (schedule, program))
+    if not any(finding.severity == "error" for finding in found):
+        return [replace(outofplace, inplace=True)]
+    return [_compiled(flow, sizes, target, True, _lower_for(flow, target, True, sizes, clock)), outofplace]
 
 
 def _compiled(
-    flow: FlowSchedule,
-    schedule: Schedule,
-    program: Program,
-    sizes: Range,
-    target: Target,
-    calls: tuple[bool, bool],
+    flow: FlowSchedule, sizes: Range, target: Target, inplace: bool, lowered: tuple[Schedule, Program]
 ) -> Compiled:
+    schedule, program = lowered
     least = program.collective.size_chunks * target.min_chunk_bytes
     if sizes.low is not None and sizes.low < least:
         raise UnsupportedError(
             f"{target.protocol} moves at least {target.min_chunk_bytes} bytes at a time, so the smallest message "
             f"for {program.collective.size_chunks} chunks is {least} bytes; found {sizes.low}"
         )
-    return Compiled(flow, schedule, program, sizes.low or least, sizes.high, *calls)
+    return Compiled(flow, schedule, program, sizes.low or least, sizes.high, inplace, not inplace)
 
 
 def _lower_for(
@@ -212,13 +203,32 @@ def _lower_for(
     runtime = target.runtime
     most = runtime.max_offset + 1
     if sizes.low is not None:
-        unit = max(ELEMENT_BYTES, target.min_chunk_bytes)
-        most = min(most, max(flow.problem.collective.size_chunks, sizes.low // unit))
+        most = min(most, max(flow.problem.collective.size_chunks, sizes.low // _unit(target)))
     schedule: Schedule = _passes(
-        flow, clock, RoundWeights(target.chunks, most=most // target.instances), LowerFlow(target.instances)
+        flow,
+        clock,
+        RoundWeights(target.chunks, most=most // target.instances),
+        LowerFlow(target.instances, target.chunks if isinstance(target.chunks, int) else 1),
     )
     program: Program = _passes(schedule, clock, LowerSchedule(runtime, target.protocol), Fuse(runtime))
     return schedule, program
+
+
+def _parts(sizes: Range, target: Target) -> list[Range]:
+    """The range cut at the size from which the chunks that keep the bandwidth divide a message."""
+    if sizes.low is None or sizes.high is None or target.rules is None or target.chunks != "pow2":
+        return [sizes]
+    flow = sizes.ranked[0].flow
+    rounded = RoundWeights(most=(target.runtime.max_offset + 1) // target.instances).run(flow)
+    slots = flow.problem.collective.size_chunks * rounded.chunks_per_slot * target.instances
+    if not sizes.low < slots * _unit(target) <= sizes.high:
+        return [sizes]
+    return [replace(sizes, high=slots * _unit(target) - 1), replace(sizes, low=slots * _unit(target))]
+
+
+def _unit(target: Target) -> int:
+    """Bytes of the least chunk: an element, or what the protocol moves at once."""
+    return max(ELEMENT_BYTES, target.min_chunk_bytes)
 
 
 def _passes(value: Any, clock: Clock, *passes: Any) -> Any:

@@ -23,20 +23,22 @@ class LowerFlow:
 
     Attributes:
         instances: copies of every tree, each with its own part of the data and its own channels.
+        chunks: chunks per rank block and instance, where more are wanted than the trees need.
     """
 
     instances: int = 1
+    chunks: int = 1
 
     def run(self, flow: FlowSchedule) -> Schedule:
         """The schedule that moves every tree's share along its hops.
 
         Raises:
-            UnsupportedError: fewer than one instance.
+            UnsupportedError: fewer than one instance or chunk.
         """
-        if self.instances < 1:
-            raise UnsupportedError(f"instances {self.instances}; expected 1 or more")
+        if self.instances < 1 or self.chunks < 1:
+            raise UnsupportedError(f"instances {self.instances}, chunks {self.chunks}; expected 1 or more of each")
         table = flow.problem.collective.chunks
-        cut = lcm(*((tree.weight * table[tree.chunk].count).denominator for tree in flow.trees))
+        cut = lcm(flow.chunks_per_slot, self.chunks)
         factor = cut * self.instances
         first = [0, *accumulate(chunk.count * factor for chunk in table)]
         pieces = _pieces(flow, cut, self.instances, first)

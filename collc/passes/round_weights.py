@@ -68,9 +68,7 @@ class RoundWeights:
         return 1 << max(1, self.most // slots).bit_length() - 1
 
     def _exact(self, flow: FlowSchedule, slots: int) -> FlowSchedule:
-        counts = flow.problem.collective.chunks
-        chunks = lcm(*((tree.weight * counts[tree.chunk].count).denominator for tree in flow.trees))
-        self._check(chunks, slots)
+        self._check(flow.chunks_per_slot, slots)
         return flow
 
     def _check(self, chunks: int, slots: int) -> None:
