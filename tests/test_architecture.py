@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "files": LOW,
     "cache": set(),
     "verify": LOW | {"ir", "runtimes"},
+    "launch": LOW | {"ir", "runtimes", "verify"},
     "registry": LOW,
 }
 # Plug-ins of one folder do not import each other; what they share is private to the folder.

@@ -21,6 +21,9 @@ from collc.errors import CollcError
 
 # Name -> what `collc --help` says of it; the file of that name holds the command of that name.
 COMMANDS = {
+    "doctor": "Read the environment of a job and say what would keep schedules from being used.",
+    "env": "Print the variables by which a launch script makes a runtime use a directory of files.",
+    "explain": "Say which file a call would use, and why not the others.",
     "synth": "Make a schedule for a topology, check it, and write the files a runtime loads.",
     "topo": "List, show and bound topologies; a commented example; the JSON Schema.",
     "verify": "Check schedule files, whoever wrote them.",
