@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -68,16 +69,18 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
         raise InputError("options belong to one synthesizer; name it with -s")
     found: list[Candidate] = []
     passed_over: dict[str, str] = {}
-    for name in registry.names("synth"):
+    with closing(_attempts(request, clock)) as attempts:
         try:
-            found.append(synthesize(request.problem, name, {}, clock))
-        except UnsupportedError as error:
-            passed_over[name] = str(error).removeprefix(f"{name}: ")
+            for name, result in attempts:
+                if isinstance(result, Candidate):
+                    found.append(result)
+                else:
+                    passed_over[name] = str(result).removeprefix(f"{name}: ")
         except BudgetError:
             if not found:
                 raise
-            passed_over[name] = OUT_OF_TIME
-            break
+            tried = {*passed_over, *(candidate.synthesizer for candidate in found)}
+            passed_over |= {name: OUT_OF_TIME for name in registry.names("synth") if name not in tried}
     if not found:
         reasons = "; ".join(f"{name}: {why}" for name, why in passed_over.items())
         raise UnsupportedError(f"no synthesizer serves this: {reasons}")
@@ -86,6 +89,36 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
     for other in found[1:]:
         passed_over[other.synthesizer] = _why_slower(found[0], other, nbytes)
     return found, passed_over
+
+
+def _attempts(request: Request, clock: Clock) -> Generator[tuple[str, Candidate | UnsupportedError]]:
+    """What each synthesizer makes of the problem, or why it does not serve it; in processes where asked for."""
+    names = registry.names("synth")
+    if request.jobs == 1:
+        for name in names:
+            yield name, _attempt(request.problem, name, clock)
+        return
+    from multiprocessing import get_context
+
+    # Leaving the pool ends what still runs, so a deadline is kept.
+    with get_context("spawn").Pool(min(request.jobs, len(names))) as pool:
+        tasks = [(request.problem, name) for name in names]
+        for name, (result, seconds) in zip(names, pool.imap(_attempt_elsewhere, tasks), strict=True):
+            for stage, spent in seconds.items():
+                clock.seconds[stage] += spent
+            yield name, result
+
+
+def _attempt(problem: Problem, name: str, clock: Clock) -> Candidate | UnsupportedError:
+    try:
+        return synthesize(problem, name, {}, clock)
+    except UnsupportedError as error:
+        return error
+
+
+def _attempt_elsewhere(task: tuple[Problem, str]) -> tuple[Candidate | UnsupportedError, dict[str, float]]:
+    clock = Clock()
+    return _attempt(*task, clock), clock.seconds
 
 
 def _why_slower(best: Candidate, other: Candidate, nbytes: int | None) -> str:

@@ -77,6 +77,7 @@ class Request:
         options: the synthesizer's.
         sizes: a sweep of message sizes (least, most) [bytes]; a file for each range that has its own best.
         target: the files wanted; None for the report alone.
+        jobs: processes that may synthesize at the same time.
     """
 
     problem: Problem
@@ -84,6 +85,7 @@ class Request:
     options: Mapping[str, str] = field(default_factory=dict)
     sizes: tuple[int, int] | None = None
     target: Target | None = None
+    jobs: int = 1
 
 
 class Clock:

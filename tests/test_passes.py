@@ -255,8 +255,13 @@ def test_every_link_carries_what_the_trees_say(flow, instances):
 
 
 def test_no_instances_are_refused():
-    with pytest.raises(UnsupportedError, match="instances 0; expected 1 or more"):
+    with pytest.raises(UnsupportedError, match="instances 0, chunks 1; expected 1 or more of each"):
         LowerFlow(0).run(thirds())
+
+
+def test_more_chunks_than_the_trees_need():
+    collective = LowerFlow(chunks=4).run(thirds()).problem.collective
+    assert collective.chunk_factor == 12
 
 
 def test_deep_trees_go_first():

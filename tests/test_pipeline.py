@@ -28,9 +28,10 @@ def ask(
     synthesizer: str = "auto",
     options: Mapping[str, str] | None = None,
     sizes: tuple[int, int] | None = None,
+    jobs: int = 1,
 ) -> Outcome:
     problem = Problem(topology, make_collective(name, topology.n_ranks), sizes[1] if sizes else nbytes)
-    return compile_request(Request(problem, synthesizer, options or {}, sizes, target), Clock())
+    return compile_request(Request(problem, synthesizer, options or {}, sizes, target, jobs), Clock())
 
 
 # --- which is kept --------------------------------------------------------------------------------
@@ -145,14 +146,25 @@ def test_ranges_touch_cover_and_do_not_overlap(topology, name, sizes):
 
 def test_instances_share_the_chunks_that_the_smallest_size_allows():
     for instances in (1, 2, 4):
-        (file,) = ask(
+        first, *rest = ask(
             fabrics.dgx1(),
             "allgather",
             Target("rccl", instances=instances),
             synthesizer="forestcoll",
             sizes=(512, 2**20),
         ).files
-        assert file.compiled.program.collective.size_chunks == 512 // 4
+        assert first.compiled.program.collective.size_chunks == 512 // 4
+        # Where more chunks keep more of the bandwidth, the larger messages get a file with those.
+        assert [file.compiled.min_bytes // 4 for file in rest] == [
+            file.compiled.program.collective.size_chunks for file in rest
+        ]
+        assert all(file.compiled.schedule.time < first.compiled.schedule.time for file in rest)
+
+
+def test_jobs_find_the_same():
+    alone = ask(fabrics.star(4), "allgather")
+    together = ask(fabrics.star(4), "allgather", jobs=2)
+    assert (together.best, together.passed_over) == (alone.best, alone.passed_over)
 
 
 def test_each_range_has_its_own_best():

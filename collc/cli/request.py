@@ -99,7 +99,9 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
     )
     options = key_values(given["options"], "-o", str)
     wanted = given["backend"] is not None or given["directory"] is not None
-    request = Request(asked.problem, given["synthesizer"], options, asked.sizes, target if wanted else None)
+    request = Request(
+        asked.problem, given["synthesizer"], options, asked.sizes, target if wanted else None, given["jobs"]
+    )
     outcome = compile_request(request, asked.clock)
     return report(request, outcome, topology), {file.name: file.text for file in outcome.files}
 

@@ -44,7 +44,12 @@ from collc.errors import BudgetError, CollcError, InputError
 @click.option(
     "--time-limit", type=float, metavar="SECONDS", help="Give up after this long (exit 4 if nothing was found)."
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Processes to use.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Processes that synthesize at the same time, where several are asked.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor keep results.")
 @click.option("--list", "list_plugins", is_flag=True, help="Every synthesizer and backend, with its options.")
