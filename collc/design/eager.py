@@ -98,7 +98,7 @@ def _blocks(graph: Graph, n_steps: int) -> Iterator[tuple[Matrix, Matrix]]:
     size = max(1, min(_BLOCK // (n_steps + 1) >> min(graph.degree, _DENSE_PORTS), _BLOCK // graph.n))
     for start in range(0, len(some), size):
         block = some[start : start + size]
-        if len(some) == graph.n:
+        if not graph.is_symmetric:
             far = graph.distances[block]
             ways = [graph.distances[graph.tails[block, port]] for port in range(graph.degree)]
         else:

@@ -133,9 +133,10 @@ class Finder:
         """The frontiers of the three classes together."""
         key = n, degree
         if key not in self._designs:
-            everything = [*self._bases(n, degree), *self._expansions(n, degree)]
+            everything = list(self._bases(n, degree))
             if best := self.optimal(n, degree):
                 everything.append(best)
+            everything += self._expansions(n, degree, best)
             classes = (
                 everything,
                 [design for design in everything if not design.n_loops],
@@ -218,20 +219,27 @@ class Finder:
 
     # --- expansions ----------------------------------------------------------------------------
 
-    def _expansions(self, n: int, degree: int) -> Iterator[Design]:
+    def _expansions(self, n: int, degree: int, best: Design | None) -> Iterator[Design]:
+        """Expansions of smaller designs, but for those that cannot have fewer steps than the best has.
+
+        Args:
+            best: BW-optimal, so that no expansion of as many steps beats it.
+        """
+        most = best.steps if best else n
         if degree > 1 and n % degree == 0 and n > degree and not self._two_way:
             for base in self.designs(n // degree, degree):
-                if not base.n_loops:
+                if not base.n_loops and base.steps + 1 <= most:
                     yield self._line(base)
         for copies in _divisors(degree):
             if n % copies == 0 and n > copies:
                 for base in self.designs(n // copies, degree // copies):
-                    if not base.n_loops:
+                    if not base.n_loops and base.steps <= most:
                         yield self._degree(base, copies)
         for exponent in _divisors(degree):
             if root := _root(n, exponent):
                 for base in self.designs(root, degree // exponent):
-                    yield self._power(base, exponent)
+                    if exponent * base.steps <= most:
+                        yield self._power(base, exponent)
         if self._one_way is not None and degree % 2 == 0:
             for base in self._one_way.designs(n, degree // 2):
                 yield self._duplex(base)

@@ -114,6 +114,11 @@ class Graph:
         """Whether the stated symmetries, once checked, map every vertex onto every other."""
         return self.representatives == (0,)
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether searching from the representatives alone is quicker than from all vertices at once."""
+        return len(self.representatives) * (self.degree + 2) * 8 < self.n
+
     def distances_to(self, vertex: int) -> Row:
         """[n] links on the shortest way from each vertex to this one.
 
@@ -128,9 +133,9 @@ class Graph:
         step = 0
         while front.size:
             step += 1
-            near = numpy.unique(self.tails[front])
-            front = near[far[near] < 0]
-            far[front] = step
+            near = self.tails[front].ravel()
+            far[near[far[near] < 0]] = step
+            front = numpy.flatnonzero(far == step)
         if far.min() < 0:
             raise InfeasibleError(f"{self.name}: vertex {vertex} cannot be reached from {int(far.argmin())}")
         return far
@@ -169,7 +174,7 @@ class Graph:
         Raises:
             InfeasibleError: there is no way between some vertices.
         """
-        if len(self.representatives) < self.n:
+        if self.is_symmetric:
             return max(int(self.distances_to(vertex).max()) for vertex in self.representatives)
         return int(self.distances.max())
 

@@ -1,0 +1,114 @@
+"""The best schedule that a recipe gives: the eager broadcast, or what its expansions make of their bases'."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from collc.design import expand
+from collc.design.eager import eager_cost
+from collc.design.graph import Graph
+from collc.design.isomorphism import isomorphism
+from collc.design.known import patient_facts
+from collc.design.patient import patient_plan
+from collc.design.plan import (
+    Move,
+    Plan,
+    degree_plan,
+    eager_plan,
+    lanes_of,
+    line_plan,
+    plan_time,
+    power_plan,
+)
+from collc.design.recipe import parse, split
+
+
+def best_plan(recipe: str) -> tuple[Graph, Plan]:
+    """The graph of a recipe, and its schedule of least T_B; at equal T_B of fewest steps.
+
+    Raises:
+        InputError: not a recipe.
+        InfeasibleError: the graph is not connected.
+    """
+    graph = parse(recipe)
+    candidates = [_expanded(recipe), _patient(graph)]
+    plans = [plan for plan in candidates if plan is not None]
+    eager = eager_cost(graph)
+    if not plans or (eager.time, eager.steps) <= min(_price(plan, graph.degree) for plan in plans):
+        plans.append(eager_plan(lanes_of(graph)))
+    return graph, min(plans, key=lambda plan: _price(plan, graph.degree))
+
+
+def reverse_plan(graph: Graph, plan: Plan) -> Plan:
+    """An allgather on the reversed graph: the plan under other names where that graph is the same, if it is better.
+
+    Lane numbers are those of the reversed graph.
+    """
+    back = graph.transpose
+    eager = eager_cost(back)
+    if _price(plan, graph.degree) < (eager.time, eager.steps) and (image := isomorphism(graph, back)):
+        return relabelled(plan, graph, back, image)
+    return eager_plan(lanes_of(back))
+
+
+def relabelled(plan: Plan, graph: Graph, other: Graph, image: tuple[int, ...]) -> Plan:
+    """A plan carried over to an equal graph whose vertices have other names."""
+    ports: dict[tuple[int, int], list[int]] = {}
+    for u, row in enumerate(other.heads):
+        for port, v in enumerate(row):
+            ports.setdefault((u, v), []).append(u * other.degree + port)
+    met: dict[tuple[int, int], int] = {}
+    lanes = []
+    for u, row in enumerate(graph.heads):
+        for v in row:
+            nth = met.get((u, v), 0)
+            met[u, v] = nth + 1
+            lanes.append(ports[image[u], image[v]][nth])
+    moves = (move._replace(source=image[move.source], lane=lanes[move.lane]) for move in plan.moves)
+    return Plan(lanes_of(other), plan.n_chunks, tuple(moves))
+
+
+def _price(plan: Plan, degree: int) -> tuple[Fraction, int]:
+    return plan_time(plan, degree), len(plan.loads)
+
+
+def _patient(graph: Graph) -> Plan | None:
+    for fact in patient_facts():
+        if fact.recipe == graph.recipe:
+            return patient_plan(graph, fact.steps)
+    return None
+
+
+def _expanded(recipe: str) -> Plan | None:
+    """The schedule that the outermost expansion makes of the best plan of what it expands."""
+    word, parts = split("".join(recipe.split()))
+    if word == "line" and len(parts) == 2:
+        times = int(parts[1])
+        parts = [f"line({parts[0]},{times - 1})" if times > 1 else parts[0]]
+    match word, parts:
+        case "line", [base]:
+            graph, plan = best_plan(base)
+            return line_plan(graph, plan, expand.line(graph))
+        case "degree", [base, copies]:
+            graph, plan = best_plan(base)
+            return degree_plan(graph, plan, expand.degree(graph, int(copies)))
+        case "power", [base, exponent]:
+            graph, plan = best_plan(base)
+            return power_plan(graph, plan, expand.power(graph, int(exponent)), int(exponent))
+        case "duplex", [base]:
+            graph, plan = best_plan(base)
+            return duplex_plan(graph, plan, reverse_plan(graph, plan), expand.duplex(graph))
+    return None
+
+
+def duplex_plan(graph: Graph, forth: Plan, back: Plan, expanded: Graph) -> Plan:
+    """Half of every shard by the graph's own plan, half by the reversed graph's, at the same time."""
+    d = graph.degree
+    moves: list[Move] = []
+    # Both halves get equally many chunks: each plan's are cut as fine as the other's.
+    for plan, finer, offset in ((forth, back.n_chunks, 0), (back, forth.n_chunks, 1)):
+        for move in plan.moves:
+            u, port = divmod(move.lane, d)
+            first = move.first * finer + offset * forth.n_chunks * back.n_chunks
+            moves.append(Move(move.step, move.source, first, move.n_chunks * finer, u * 2 * d + offset * d + port))
+    return Plan(lanes_of(expanded), 2 * forth.n_chunks * back.n_chunks, tuple(sorted(moves)))
