@@ -73,18 +73,26 @@ _DIRECTIONS = ("sends", "receives")
 
 def outer_bytes(matrix: Numbers, machine: Machine) -> tuple[list[int], list[int]]:
     """Per rank the bytes it sends to, and receives from, other hosts."""
-    host = machine.layout.host
-    away = _exactly(matrix) * (host[:, None] != host[None, :])
+    away = _exactly(matrix).copy()
+    away.ravel()[machine.layout.inside] = 0
     return away.sum(axis=1).tolist(), away.sum(axis=0).tolist()
 
 
 def inner_bytes(matrix: Numbers, machine: Machine) -> tuple[list[int], list[int]]:
     """Per rank the bytes it sends to, and receives from, others of its host."""
+    home = _inside(_exactly(matrix), machine)
+    return home.sum(axis=1).tolist(), home.sum(axis=0).tolist()
+
+
+def _inside(matrix: Numbers, machine: Machine) -> Numbers:
+    """The matrix, but zero between hosts and on the diagonal."""
     import numpy as np
 
-    host = machine.layout.host
-    home = _exactly(matrix) * ((host[:, None] == host[None, :]) & ~np.eye(len(host), dtype=bool))
-    return home.sum(axis=1).tolist(), home.sum(axis=0).tolist()
+    home = np.zeros_like(matrix)
+    places = machine.layout.inside
+    home.ravel()[places] = matrix.ravel()[places]
+    np.fill_diagonal(home, 0)
+    return home
 
 
 def _exactly(matrix: Numbers) -> Numbers:
@@ -100,7 +108,7 @@ def direct(matrix: Numbers, machine: Machine) -> Prediction:
     """Every rank sends to all at once and nothing gets in anything's way: an ideal."""
     import numpy as np
 
-    nic = _nic(machine)
+    nic = machine.layout.nic
     wire = max(float(np.max(np.array(load, dtype=float) / nic, initial=0)) for load in outer_bytes(matrix, machine))
     return _at_once(matrix, machine, wire)
 
@@ -109,7 +117,7 @@ def rail(matrix: Numbers, machine: Machine) -> Prediction:
     """Bytes leave by the card of the GPU that has their destination's number in its host (as with PXN)."""
     import numpy as np
 
-    layout, nic = machine.layout, _nic(machine)
+    layout, nic = machine.layout, machine.layout.nic
     _, received = outer_bytes(matrix, machine)
     wire = float(np.max(np.array(received, dtype=float) / nic, initial=0))
     for index, host in enumerate(machine.hosts):
@@ -124,7 +132,7 @@ def spread_out(matrix: Numbers, machine: Machine) -> Prediction:
     """Rounds in step: in round d rank i sends to rank i + d, and each lasts as long as its slowest pair."""
     import numpy as np
 
-    layout, nic = machine.layout, _nic(machine)
+    layout, nic = machine.layout, machine.layout.nic
     ranks = np.arange(len(matrix))
     total = 0.0
     for distance in range(1, len(matrix)):
@@ -146,23 +154,15 @@ def comparisons(matrix: Numbers, machine: Machine) -> Mapping[str, Prediction]:
     }
 
 
-def _nic(machine: Machine) -> Numbers:
-    """Per rank its share of the network [bytes/us]."""
-    import numpy as np
-
-    speed = {rank: nic for host in machine.hosts for rank, nic in zip(host.ranks, host.nic, strict=True)}
-    return np.array([float(speed[rank] * 1000) for rank in range(machine.n_ranks)])
-
-
 def _at_once(matrix: Numbers, machine: Machine, wire: float) -> Prediction:
     """Network and inside traffic start together."""
     import numpy as np
 
     layout = machine.layout
-    same = (layout.host[:, None] == layout.host[None, :]) & ~np.eye(len(matrix), dtype=bool)
-    load = np.where(same, matrix, 0).astype(float)
-    switch = np.maximum(load.sum(axis=1), load.sum(axis=0)) / layout.inner
-    mesh = load.max(axis=1, initial=0) / layout.inner
-    inside = float(np.where(layout.mesh, mesh, switch).max(initial=0))
+    load = _inside(matrix, machine).astype(float)
+    times = np.maximum(load.sum(axis=1), load.sum(axis=0)) / layout.inner
+    if layout.mesh.any():
+        times = np.where(layout.mesh, load.max(axis=1) / layout.inner, times)
+    inside = float(times.max())
     latency = max(float(machine.stage_latency) if wire else 0.0, float(machine.inner_latency) if inside else 0.0)
     return Prediction(0.0, wire, max(inside - wire, 0.0), latency)

@@ -2,7 +2,7 @@
 
 Each rank walks through phases. In phase p it sends its message of stage p - 1 through the network,
 hands over what others need for stage p, and passes on what it received in stage p - 2; traffic inside
-hosts goes in phase 1. A phase is one group: everything in it may happen at once.
+hosts goes beside the heaviest stage. A phase is one group: everything in it may happen at once.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _Rank:
                 work = [self._wire(0), self._inside()] if phase == 0 else []
             else:
                 work = [self._hand_over(phase), self._wire(phase - 1), self._pass_on(phase - 2)]
-                work += [self._inside()] if phase == 1 else []
+                work += [self._inside()] if phase == self.plan.inside_stage + 1 else []
             sends = [one for group, _ in work for one in group]
             receives = [(*one, _room(one[2])) for _, group in work for one in group]
             transport.exchange(sends, [(peer, tag, into) for peer, tag, _, into in receives])

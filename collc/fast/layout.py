@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collc.fast.machine import Host, Machine
 
     Numbers = NDArray[numpy.int64]
+    Floats = NDArray[numpy.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,7 @@ class Layout:
         is_outer: [ports * ports] whether the ports are of different hosts.
         inside: places in the flat matrix of the cells within hosts, a rank's own included.
         local: per rank its number in its host; `host` its host.
+        nic: per rank, its share of the network [bytes/us].
         inner: per rank, bandwidth inside [bytes/us]; per link in a mesh.
         mesh: per rank, whether its host is a mesh.
     """
@@ -75,6 +77,7 @@ class Layout:
     inside: Numbers
     host: Numbers
     local: Numbers
+    nic: NDArray[numpy.float64]
     inner: NDArray[numpy.float64]
     mesh: NDArray[numpy.bool_]
 
@@ -118,7 +121,7 @@ def make_layout(machine: Machine) -> Layout:
     ratios = [(lane.speed / fastest).as_integer_ratio() for lane in found]
     slow, fast = np.array(ratios, dtype=np.int64).reshape(-1, 2).T
     share, before, whole = _shares(found, lanes[tile_rows])
-    host, local, inner, mesh = _by_rank(machine)
+    host, local, nic, inner, mesh = _by_rank(machine)
     cell = _concatenated([a.ranks[k] * n + np.roll(b.ranks, -(k % len(b.ranks)) - 1) for (a, b), k in rows])
     return Layout(
         cell=cell,
@@ -143,6 +146,7 @@ def make_layout(machine: Machine) -> Layout:
         inside=_concatenated([a * n + np.array(one.ranks) for one in machine.hosts for a in one.ranks]),
         host=host,
         local=local,
+        nic=nic,
         inner=inner,
         mesh=mesh,
     )
@@ -178,16 +182,18 @@ def _shares(found: list[_Lane], tile_lanes: Numbers) -> tuple[Numbers, Numbers, 
     return share, before, whole
 
 
-def _by_rank(machine: Machine) -> tuple[Numbers, Numbers, NDArray[numpy.float64], NDArray[numpy.bool_]]:
+def _by_rank(machine: Machine) -> tuple[Numbers, Numbers, Floats, Floats, NDArray[numpy.bool_]]:
     import numpy as np
 
     host, local = np.zeros((2, machine.n_ranks), dtype=np.int64)
-    inner, mesh = np.zeros(machine.n_ranks), np.zeros(machine.n_ranks, dtype=bool)
+    nic, inner = np.zeros((2, machine.n_ranks))
+    mesh = np.zeros(machine.n_ranks, dtype=bool)
     for index, one in enumerate(machine.hosts):
         ranks = list(one.ranks)
         host[ranks], local[ranks] = index, range(len(ranks))
+        nic[ranks] = [float(speed * 1000) for speed in one.nic]
         inner[ranks], mesh[ranks] = float(one.inner * 1000), one.is_mesh
-    return host, local, inner, mesh
+    return host, local, nic, inner, mesh
 
 
 def _firsts(counts: Numbers | list[int]) -> Numbers:

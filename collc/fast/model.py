@@ -1,14 +1,16 @@
 """What a plan will take, by the alpha-beta model: stages in step, what is inside hosts beside them.
 
-    balance of stage 1 | stage 1 + inside traffic + balance of stage 2 | stage 2 + balance of stage 3
-    + second hops of stage 1 | ... | last stage + second hops of the one before | second hops of the last
+    balance of stage 1 | stage 1 + balance of stage 2 | stage 2 + balance of stage 3 + second hops of
+    stage 1 | ... | last stage + second hops of the one before | second hops of the last
 
 A stage lasts as long as its largest message; a phase inside hosts as long as the busiest GPU's port
-takes (or the busiest link of a full mesh). Where both run at once, the longer one counts.
+takes (or the busiest link of a full mesh). Where both run at once, the longer one counts. Traffic that
+begins and ends in one host runs beside the heaviest stage.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +48,7 @@ class Prediction:
         return self.balance + self.wire + self.exposed + self.latency
 
 
-def predict(messages: Messages, n_stages: int, inside: Numbers, unit: int, machine: Machine) -> Prediction:
+def predict(messages: Messages, weights: Sequence[int], inside: Numbers, unit: int, machine: Machine) -> Prediction:
     """The time of staged messages.
 
     Args:
@@ -56,14 +58,19 @@ def predict(messages: Messages, n_stages: int, inside: Numbers, unit: int, machi
     import numpy as np
 
     layout = machine.layout
-    n = layout.n_ranks
+    n, n_stages = layout.n_ranks, len(weights)
     wire = np.zeros(n_stages * n)
     speed = float(layout.rate) / unit
     if not layout.is_even:
         speed = speed * layout.slow[messages.lane] / layout.fast[messages.lane]
     wire[messages.stage * n + layout.src[messages.lane]] = messages.count / speed
     slots = wire.reshape(n_stages, n).max(axis=1, initial=0.0)
-    return _timeline(_phases(messages, n_stages, inside, layout) * unit, slots, machine)
+    return _timeline(_phases(messages, n_stages, heaviest(weights), inside, layout) * unit, slots, machine)
+
+
+def heaviest(weights: Sequence[int]) -> int:
+    """The stage that traffic inside hosts goes beside: the first of the heaviest; 0 without stages."""
+    return max(range(len(weights)), key=weights.__getitem__, default=0)
 
 
 def _timeline(phases: Floats, wire: Floats, machine: Machine) -> Prediction:
@@ -82,7 +89,7 @@ def _timeline(phases: Floats, wire: Floats, machine: Machine) -> Prediction:
     )
 
 
-def _phases(messages: Messages, n_stages: int, inside: Numbers, layout: Layout) -> Floats:
+def _phases(messages: Messages, n_stages: int, inside_stage: int, inside: Numbers, layout: Layout) -> Floats:
     """Per phase the time of the busiest port or link inside a host [us per byte of a unit].
 
     Phase p runs beside stage p - 1; the first and the last have no stage beside them.
@@ -96,7 +103,7 @@ def _phases(messages: Messages, n_stages: int, inside: Numbers, layout: Layout) 
     hop = np.flatnonzero(target != layout.dst[lane])
     own = np.flatnonzero(inside)
     home = layout.inside[own]
-    phase = np.concatenate([stage[moved], stage[hop] + 2, np.full(len(own), 1)])
+    phase = np.concatenate([stage[moved], stage[hop] + 2, np.full(len(own), inside_stage + 1)])
     src = np.concatenate([layout.cell_src[messages.cell[moved]], layout.dst[lane[hop]], home // layout.n_ranks])
     dst = np.concatenate([layout.src[lane[moved]], target[hop], home % layout.n_ranks])
     count = np.concatenate([messages.length[moved], messages.length[hop], inside[own]]).astype(float)

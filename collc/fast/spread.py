@@ -76,7 +76,8 @@ def _shares(row_end: Numbers, layout: Layout) -> Numbers:
 
     total = _differences(row_end[layout.tile_rows[1:] - 1])
     tile = layout.row_tile[np.repeat(np.arange(len(row_end)), np.diff(layout.lanes))]
-    each, rest = np.divmod(total[tile], layout.whole)
+    each = total[tile] // layout.whole
+    rest = total[tile] - each * layout.whole
     ahead = rest * layout.before
     return each * layout.share + (ahead + rest * layout.share) // layout.whole - ahead // layout.whole
 
