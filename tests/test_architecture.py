@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "solve": {"errors"},
     "cost": LOW | {"ir", "solve"},
     "fast": LOW | {"ir", "cost"},
-    "synth": LOW | {"ir", "solve", "cost", "runtimes", "fast"},
+    "synth": LOW | {"ir", "solve", "cost", "runtimes", "fast", "design"},
     "passes": LOW | {"ir", "solve", "cost", "runtimes"},
     "backend": LOW | {"ir", "solve", "cost", "runtimes", "fast"},
     "design": LOW | {"ir", "solve", "cost"},

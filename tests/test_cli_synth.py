@@ -116,7 +116,7 @@ def topology(name: str, text: str | bytes) -> str:
     "arguments", [[], ["-n", "1MiB"], ["-d", "out"], ["-n", "1KiB:1MiB", "-d", "out", "-b", "rccl"]]
 )
 def test_the_json_report_has_the_contracts_keys(arguments):
-    shown = report("dgx1-v100", "-c", "allgather", *arguments)
+    shown = report("dgx1-v100", "-c", "allgather", "-s", "forestcoll", *arguments)
     for key, kind in KEYS.items():
         assert isinstance(shown[key], kind), key
     assert {"load", "synthesize", "lower", "verify", "emit", "total"} <= set(shown["seconds"])

@@ -34,6 +34,9 @@ def ask(
     return compile_request(Request(problem, synthesizer, options or {}, sizes, target, jobs), Clock())
 
 
+# Whose trees are as low as can be.
+LOWEST = ("bfb", "direct")
+
 # --- which is kept --------------------------------------------------------------------------------
 
 
@@ -53,7 +56,7 @@ def test_small_messages_take_the_fewest_hops():
         found, _ = candidates(Request(Problem(ring, make_collective("allreduce", 8), nbytes)), Clock())
         assert [one.time_us(nbytes) for one in found] == sorted(one.time_us(nbytes) for one in found)
         times[nbytes] = found[0].synthesizer
-    assert times[64] == "direct"
+    assert times[64] in LOWEST
     assert times[2**30] != "direct"
 
 
@@ -100,9 +103,10 @@ def test_what_time_ran_out_for_is_passed_over_where_there_is_another(monkeypatch
 
     monkeypatch.setattr("collc.synth.forestcoll.ForestColl.run", too_slow)
     outcome = ask(fabrics.star(4), "allgather")
-    assert outcome.best.synthesizer == "direct"
+    assert outcome.best.synthesizer in LOWEST
     assert outcome.passed_over["forestcoll"] == OUT_OF_TIME
-    monkeypatch.setattr(Direct, "run", too_slow)
+    for name in LOWEST:
+        monkeypatch.setattr(registry.plugin("synth", name), "run", too_slow)
     with pytest.raises(BudgetError):
         ask(fabrics.star(4), "allgather")
 
@@ -168,10 +172,11 @@ def test_jobs_find_the_same():
 
 
 def test_each_range_has_its_own_best():
-    outcome = ask(fabrics.ring(8), "allreduce", Target("rccl"), sizes=(1024, 2**28))
+    outcome = ask(fabrics.dgx1(), "allgather", Target("rccl"), sizes=(1024, 2**28))
     kept = [file.candidate.synthesizer for file in outcome.files]
-    assert kept[0] == "direct"
-    assert kept[-1] == outcome.best.synthesizer != "direct"
+    assert kept[0] in LOWEST
+    assert kept[-1] == outcome.best.synthesizer
+    assert kept[-1] not in LOWEST
     assert len(kept) == len(set(kept))
 
 
