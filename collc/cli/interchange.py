@@ -1,4 +1,4 @@
-"""A check's result for the programs that show it: JUnit XML and SARIF 2.1.0."""
+"""A check's result for the programs that show it: JUnit XML, SARIF 2.1.0 and GitHub annotations."""
 
 from __future__ import annotations
 
@@ -110,3 +110,25 @@ def _results(report: FileReport, used: Sequence[str], *, strict: bool) -> Iterat
             "locations": [{"physicalLocation": location}],
             "partialFingerprints": {"collcFinding/v1": f"{mark}:{seen[mark]}"},
         }
+
+
+# --- GitHub annotations --------------------------------------------------------------------------
+
+
+def github(reports: Sequence[FileReport], *, strict: bool) -> Iterator[str]:
+    """A line per finding, as GitHub reads them off a job's output and shows them in the file."""
+    for report in reports:
+        for finding in report.findings:
+            properties = {"file": _relative(report.path), "title": f"collc {finding.rule}"}
+            if finding.line is not None:
+                properties["line"] = str(finding.line)
+                if finding.column is not None:
+                    properties["col"] = str(finding.column)
+            level = "error" if strict else finding.severity
+            told = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in properties.items())
+            yield f"::{level} {told}::{_escaped(finding.message)}\n"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """Text in which nothing ends a property or the line."""
+    return "".join(f"%{ord(c):02X}" if c in "%\r\n" + more else c for c in text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
@@ -11,7 +10,6 @@ from typing import Any
 from collc.units import format_bytes, format_rate
 from collc.verify.findings import Finding
 from collc.verify.report import FileReport, Served
-from collc.verify.rules import RULES
 
 _EXCERPT = 100  # columns of a source line that are shown
 _LINKS = 3  # busiest links that are named
@@ -37,17 +35,29 @@ def _file(report: FileReport, *, strict: bool) -> dict[str, Any]:
         "bound_algbw_GBps": _number(report.bound_algbw),
         "algbw_exact": _exact(report.algbw),
         "bound_exact": _exact(report.bound_algbw),
+        "share_of_bound": _number(report.algbw / report.bound_algbw) if report.algbw and report.bound_algbw else None,
         "runtime": report.runtime,
         "runtime_guessed": report.guessed,
         "limits": dict(report.limits),
         "out_of_place": report.out_of_place,
         "min_bytes": report.min_bytes,
         "max_bytes": report.max_bytes,
+        "multiple_elements": report.elements,
+        "multiple_bytes": report.grain,
         "channels": report.channels,
         "protocol": report.protocol,
         "links": [
             {"from": src, "to": dst, "share_exact": str(load.share), "busy": float(load.busy)}
             for (src, dst), load in report.loads.items()
+        ],
+        "nics": [
+            {
+                "nic": vertex,
+                "direction": direction,
+                "share_exact": str(load.share),
+                "connections": load.connections,
+            }
+            for (vertex, direction), load in report.nics.items()
         ],
         "sizes": [{"bytes": s.nbytes, "served": s.reason is None, "reason": s.reason} for s in report.served],
     }
@@ -113,7 +123,29 @@ def _figures(report: FileReport) -> list[str]:
         shown = ", ".join(f"{src} -> {dst} ({float(load.share):.4g})" for (src, dst), load in busiest)
         full = sum(load.busy == 1 for load in report.loads.values())
         lines.append(f"{full} of {len(report.loads)} links in use are the busiest; messages they carry: {shown}")
+    if report.nics:
+        lines.append(_nics(report))
+    if report.elements or (report.grain or 0) > 1:
+        lines.append(_multiples(report))
     return [*lines, *(_served(served) for served in report.served)]
+
+
+def _nics(report: FileReport) -> str:
+    """The NIC that carries most, and the one that the most connections cross."""
+    (door, way), most = max(report.nics.items(), key=lambda item: item[1].share)
+    (crowded, direction), crowd = max(report.nics.items(), key=lambda item: item[1].connections)
+    return (
+        f"of {len({vertex for vertex, _ in report.nics})} NICs in use {door} {way} carries most "
+        f"({float(most.share):.4g} messages); {crowded} {direction} has most connections ({crowd.connections})"
+    )
+
+
+def _multiples(report: FileReport) -> str:
+    """Which messages are served at all; the library's own algorithm runs for the others, silently."""
+    if report.elements is None:
+        return f"serves messages that are multiples of {report.grain} bytes"
+    never = "" if report.elements & (report.elements - 1) == 0 else ", so never a power of two"
+    return f"serves messages whose elements are a multiple of {report.elements}{never}"
 
 
 def _served(served: Served) -> str:
@@ -139,15 +171,3 @@ def _finding(report: FileReport, finding: Finding, source: Sequence[bytes]) -> l
 def printable(text: str) -> str:
     """Text that cannot steer a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def rules_text() -> str:
-    """Every rule: id, severity, what it says and why it matters."""
-    return "\n".join(
-        f"{name} ({rule.severity})\n  {rule.meaning}.\n  Why: {rule.why}." for name, rule in sorted(RULES.items())
-    )
-
-
-def rules_json() -> str:
-    """Every rule, as data."""
-    return json.dumps([{"rule": name, **asdict(rule)} for name, rule in sorted(RULES.items())], indent=2)

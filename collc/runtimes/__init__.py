@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from collc.errors import InputError, nearest
 
@@ -49,6 +49,7 @@ class Runtime:
         max_bytes_is_exclusive, max_bytes_unlimited: how the upper end of the size range is read, and
             the value that means no limit.
         protocols: by name.
+        custom_name: what its parser calls a collective that no name is for; empty where it knows none.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Runtime:
     max_bytes_is_exclusive: bool
     max_bytes_unlimited: int
     protocols: Mapping[str, Protocol]
+    custom_name: str = ""
 
     def with_limits(self, overrides: Mapping[str, int]) -> Runtime:
         """The same runtime built with other limits, such as `steps=256`.
@@ -81,15 +83,33 @@ class Runtime:
         Raises:
             InputError: no such limit, or not a positive number.
         """
-        limits = {field.name.removeprefix("max_") for field in fields(self) if field.type == "int"}
-        changed = {}
-        for key, value in overrides.items():
-            if key not in limits:
-                raise InputError(f"limit '{key}'" + nearest(key, limits))
-            if value < 1:
-                raise InputError(f"limit {key}={value}; expected 1 or more")
-            changed[f"max_{key}"] = value
-        return replace(self, **changed)  # type: ignore[arg-type]  # only int fields are named max_*
+        return with_limits(self, overrides)
+
+
+R = TypeVar("R")
+
+
+def with_limits(runtime: R, overrides: Mapping[str, int]) -> R:
+    """A consumer, a dataclass whose limits are its fields `max_*`, built with others.
+
+    Raises:
+        InputError: no such limit, or not a positive number.
+    """
+    described: Any = runtime
+    limits = {
+        field.name.removeprefix("max_")
+        for field in fields(described)
+        if field.name[:4] == "max_" and field.type == "int"
+    }
+    changed = {}
+    for key, value in overrides.items():
+        if key not in limits:
+            raise InputError(f"limit '{key}'" + nearest(key, limits))
+        if value < 1:
+            raise InputError(f"limit {key}={value}; expected 1 or more")
+        changed[f"max_{key}"] = value
+    made: R = replace(described, **changed)
+    return made
 
 
 def names() -> tuple[str, ...]:

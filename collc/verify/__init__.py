@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from collc.errors import InputError, UnsupportedError, VerificationError
+from collc.errors import InputError, VerificationError
 from collc.ir.collective import Problem
 from collc.ir.flow import FlowSchedule
 from collc.ir.program import Program
@@ -75,7 +75,6 @@ def examine_path(path: str, request: Request | None = None) -> tuple[FileReport,
 
     Raises:
         InputError: it cannot be read, or is in no format collc knows.
-        UnsupportedError: it is in a format that collc does not read yet.
     """
     from collc.verify import formats
 
@@ -97,7 +96,7 @@ def check_text(text: str, runtime: str | None, *, name: str, limits: Mapping[str
 
     try:
         report = formats.examine_bytes(text.encode(), name, Request(runtime=runtime, limits=limits or {}))
-    except (InputError, UnsupportedError) as error:
+    except InputError as error:
         raise VerificationError(str(error)) from None
     raise_on_errors(name, report.findings)
     return report

@@ -16,7 +16,7 @@ from collc.ir.program import Program
 from collc.ir.schedule import Schedule
 from collc.ir.topology import Topology
 from collc.verify import flow, msccl, program, schedule
-from collc.verify.fit import Fit, program_on, routes_on
+from collc.verify.fit import Fit, Lines, program_on, routes_on
 from collc.verify.report import FileReport, Request, Served
 from collc.verify.rules import Collector, collected
 
@@ -27,7 +27,7 @@ _FORMATS: dict[type, str] = {
     Schedule: "collc-schedule",
     Program: "collc-program",
 }
-_OnFabric = Callable[[Topology], Fit]
+OnFabric = Callable[[Topology], Fit]
 
 
 def examine_own(raw: bytes, path: str, request: Request) -> FileReport:
@@ -45,17 +45,17 @@ def examine_own(raw: bytes, path: str, request: Request) -> FileReport:
     report = FileReport(path, _FORMATS[type(value)], source=raw)
     match value:
         case Problem():
-            return _held_against(_computes(report, value.collective), request, None)
+            return held_against(_computes(report, value.collective), request, None)
         case FlowSchedule():
-            return _held_against(
+            return held_against(
                 _of_flow(report, value, request), request, lambda on: routes_on(*flow.traffic(value), on)
             )
         case Schedule():
             report = replace(report, findings=collected(schedule.examine(value)), algbw=_rate(value.time))
             report = _computes(report, value.problem.collective)
-            return _held_against(report, request, lambda on: routes_on(*schedule.traffic(value), on))
+            return held_against(report, request, lambda on: routes_on(*schedule.traffic(value), on))
         case Program():
-            return _held_against(_of_program(report, value, request), request, lambda on: program_on(value, on))
+            return held_against(_of_program(report, value, request), request, lambda on: _laid(value, request, on))
     return report
 
 
@@ -84,6 +84,10 @@ def _of_program(report: FileReport, value: Program, request: Request) -> FileRep
     )
 
 
+def _laid(value: Program, request: Request, topology: Topology, lines: Lines | None = None) -> Fit:
+    return program_on(value, topology, lines, max_nic_connections=request.max_nic_connections)
+
+
 def _computes(report: FileReport, collective: Collective) -> FileReport:
     return replace(report, collective=collective.name, ranks=collective.n_ranks, table=collective)
 
@@ -96,7 +100,12 @@ def examine_xml(raw: bytes, path: str, request: Request) -> FileReport:
     name = request.runtime or _guess(raw)
     runtime = runtimes.load(name).with_limits(request.limits)
     examined = msccl.examine(
-        raw, runtime, fifo_depth=request.fifo_depth, max_channels=request.max_channels, nbytes=request.sizes
+        raw,
+        runtime,
+        fifo_depth=request.fifo_depth,
+        max_channels=request.max_channels,
+        nbytes=request.sizes,
+        asked=request.conditions or request.demand,
     )
     report = FileReport(
         path,
@@ -120,13 +129,20 @@ def examine_xml(raw: bytes, path: str, request: Request) -> FileReport:
         out_of_place=file.outofplace,
         min_bytes=file.min_bytes,
         max_bytes=file.max_bytes,
+        elements=_elements(file),
         channels=file.n_channels,
         protocol=file.protocol,
         served=tuple(Served(nbytes, msccl.why_not_served(file, nbytes)) for nbytes in request.sizes),
     )
     # Where both kinds of call are served, they differ in memory alone, not in what crosses the links.
-    on_fabric = (lambda on: program_on(file.programs[0], on, file.lines)) if file.programs else None
-    return _held_against(report, request, on_fabric)
+    on_fabric = (lambda on: _laid(file.programs[0], request, on, file.lines)) if file.programs else None
+    return held_against(report, request, on_fabric)
+
+
+def _elements(file: msccl.MscclFile) -> int | None:
+    """The number of elements that messages are multiples of."""
+    blocks = file.n_ranks if file.collective in ("gather", "scatter") else 1
+    return file.n_chunks * blocks or None
 
 
 def _guess(raw: bytes) -> str:
@@ -146,20 +162,32 @@ def _guess(raw: bytes) -> str:
 # --- what was asked for --------------------------------------------------------------------------
 
 
-def _held_against(report: FileReport, request: Request, on_fabric: _OnFabric | None) -> FileReport:
+def held_against(report: FileReport, request: Request, on_fabric: OnFabric | None) -> FileReport:
     """The report, with what was asked for and is not there."""
     found = Collector()
     if request.collective and report.collective and report.collective != request.collective:
         found.add("collective-differs", f"computes {report.collective}; asked for {request.collective}")
-    if request.demand and report.table and not _moves_as(report.table, request.demand):
-        found.add("demand-differs", "moves other amounts between ranks than the demand asks for")
+    if request.demand and report.table:
+        _check_demand(report.table, request.demand, found)
+    if request.conditions and report.table and report.table.name != request.conditions.name:
+        found.add("collective-differs", f"computes {report.table.name}, which is not held against the conditions")
     if request.topology and on_fabric:
         fit = on_fabric(request.topology)
         for finding in fit.findings:
             found.take(finding)
-        # Traffic that has no route is on no link, so there is no time to speak of.
-        report = replace(report, algbw=None if fit.findings else _rate(fit.time), loads=fit.loads)
+        report = replace(report, algbw=_rate(fit.time), loads=fit.loads, nics=fit.nics)
     return replace(report, findings=(*report.findings, *found.findings()))
+
+
+def _check_demand(table: Collective, demand: Collective, found: Collector) -> None:
+    if table.name == "alltoall" and table.n_ranks == demand.n_ranks:
+        largest = max(chunk.count for chunk in demand.chunks)
+        times = Fraction(largest * demand.n_ranks**2, sum(chunk.count for chunk in demand.chunks))
+        if times > 1:
+            message = f"blocks of the largest size serve the demand, and move {float(times):.4g} times its bytes"
+            found.add("demand-padded", message)
+    elif not _moves_as(table, demand):
+        found.add("demand-differs", "moves other amounts between ranks than the demand asks for")
 
 
 def _moves_as(collective: Collective, demand: Collective) -> bool:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from collc.ir.program import Program
 from collc.ir.topology import Route, Topology
 from collc.verify.findings import Finding
 from collc.verify.links import add_up, route_faults
-from collc.verify.report import Load
+from collc.verify.nics import Crossings
+from collc.verify.report import Load, NicLoad
 from collc.verify.rules import Collector, collected
 
 Hop = tuple[str, str]
+Pair = tuple[int, int]
 Lines = Mapping[tuple[int, int, int], tuple[int, int]]
 
 
@@ -29,27 +31,32 @@ class Fit:
     Attributes:
         findings: what does not fit.
         loads: (src, dst) -> what the link carries.
-        time: of the busiest link [s/GB of message size].
+        time: of the busiest link [s/GB of message size]; zero where something has no route.
+        nics: (vertex, "in" or "out") -> what crosses it between hosts.
     """
 
     findings: tuple[Finding, ...]
-    loads: Mapping[Hop, Load]
-    time: Fraction
+    loads: Mapping[Hop, Load] = field(default_factory=dict)
+    time: Fraction = Fraction()
+    nics: Mapping[tuple[str, str], NicLoad] = field(default_factory=dict)
 
 
-def program_on(program: Program, topology: Topology, lines: Lines | None = None) -> Fit:
+def program_on(
+    program: Program, topology: Topology, lines: Lines | None = None, *, max_nic_connections: int | None = None
+) -> Fit:
     """A program on a fabric.
 
     Args:
         lines: (rank, threadblock, step) -> line and column, for findings in a file.
+        max_nic_connections: how many may cross a NIC in one direction.
     """
     found = Collector(lines)
     n_ranks, n_there = program.collective.n_ranks, topology.n_ranks
     if n_ranks != n_there:
         found.add("topology-ranks", f"made for {n_ranks} ranks; topology '{topology.name}' has {n_there}")
-        return Fit(found.findings(), {}, Fraction())
-    traffic, first = _traffic(program)
-    ways = _Ways(topology)
+        return Fit(found.findings())
+    traffic, first, channels = _traffic(program)
+    ways, crossings = _Ways(topology), Crossings(topology)
     total: dict[Hop, Fraction] = {}
     for (src, dst), count in traffic.items():
         shares = ways.shares(src, dst)
@@ -59,13 +66,17 @@ def program_on(program: Program, topology: Topology, lines: Lines | None = None)
             found.add("no-route", message, first[src, dst])
         for hop, share in shares.items():
             total[hop] = total.get(hop, Fraction()) + count * share
-    return _fit(topology, found.findings(), total, program.collective.size_chunks)
+        crossings.add((src, dst), channels[src, dst], Fraction(count), shares)
+    fit = _fit(topology, found.findings(), total, program.collective.size_chunks)
+    crossings.check(max_nic_connections, found)
+    return replace(fit, findings=found.findings(), nics=crossings.loads(program.collective.size_chunks))
 
 
-def _traffic(program: Program) -> tuple[Counter[tuple[int, int]], dict[tuple[int, int], tuple[int, int, int]]]:
-    """Chunks from rank to rank, and the first step (rank, threadblock, step) that sends there."""
-    traffic: Counter[tuple[int, int]] = Counter()
-    first: dict[tuple[int, int], tuple[int, int, int]] = {}
+def _traffic(program: Program) -> tuple[Counter[Pair], dict[Pair, tuple[int, int, int]], dict[Pair, set[int]]]:
+    """Chunks from rank to rank, the first step (rank, threadblock, step) that sends there, and the channels."""
+    traffic: Counter[Pair] = Counter()
+    first: dict[Pair, tuple[int, int, int]] = {}
+    channels: dict[Pair, set[int]] = {}
     ranks = range(program.collective.n_ranks)
     for gpu in program.gpus:
         for index, threadblock in enumerate(gpu.threadblocks):
@@ -77,7 +88,8 @@ def _traffic(program: Program) -> tuple[Counter[tuple[int, int]], dict[tuple[int
                 if instruction.op.sends and instruction.count > 0:
                     traffic[pair] += instruction.count
                     first.setdefault(pair, (gpu.rank, index, step))
-    return traffic, first
+                    channels.setdefault(pair, set()).add(threadblock.channel)
+    return traffic, first, channels
 
 
 def routes_on(loads: Mapping[Route, int], unit: Fraction, topology: Topology) -> Fit:
@@ -96,7 +108,9 @@ def _fit(topology: Topology, findings: tuple[Finding, ...], total: Mapping[Hop, 
     shares = {hop: load / size_chunks for hop, load in sorted(total.items())}
     times = {hop: share / topology.link[hop].bandwidth for hop, share in shares.items()}
     time = max(times.values(), default=Fraction())
-    return Fit(findings, {hop: Load(share, times[hop] / time) for hop, share in shares.items()}, time)
+    loads = {hop: Load(share, times[hop] / time) for hop, share in shares.items()}
+    # Traffic that has no route is on no link, so there is no time to speak of.
+    return Fit(findings, loads, Fraction() if findings else time)
 
 
 class _Ways:

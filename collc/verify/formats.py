@@ -7,21 +7,29 @@ import math
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from collc import runtimes
-from collc.errors import InputError, Place, UnsupportedError
-from collc.verify import contents
+from collc.errors import InputError, Place
+from collc.runtimes import plans, tuners
+from collc.verify import contents, foreign
 from collc.verify.findings import Finding
-from collc.verify.report import LATER, FileReport, Request
+from collc.verify.report import FileReport, Request
 from collc.verify.rules import RULES
 
 # A parser that holds at most 4095 elements a rank cannot use more; also what fits in memory with ease.
 MAX_FILE_BYTES = 256 * 2**20
 
-_TUNER_WORDS = ("broadcast", "reduce", "allgather", "reducescatter", "allreduce")
+# Format -> what a file of it is called, and who examines it.
+_FORMATS: Mapping[str, tuple[str, Callable[[bytes, str, Request], FileReport]]] = {
+    "msccl-xml": ("an MSCCL XML", contents.examine_xml),
+    "collc": ("collc's own", contents.examine_own),
+    "mscclpp": ("an MSCCL++ execution plan", foreign.examine_plan),
+    "tuner": ("a tuner table", foreign.examine_table),
+}
+_LEAST_FIELDS = 6  # a line of text with so many commas is taken for one of a tuner table
 
 
 def examine(path: str, request: Request) -> tuple[FileReport, ...]:
@@ -29,7 +37,6 @@ def examine(path: str, request: Request) -> tuple[FileReport, ...]:
 
     Raises:
         InputError: it cannot be read, or is in no format collc knows.
-        UnsupportedError: it is in a format that collc does not read yet.
     """
     if not Path(path).is_dir():
         return (examine_bytes(read(path), path, request),)
@@ -63,22 +70,29 @@ def detect(raw: bytes) -> str:
         return "msccl-xml"
     if head.startswith(b"{"):
         return _detect_json(raw)
+    if b"\0" in raw[:65536]:
+        return "unknown"
     lines = [line for line in raw[:65536].splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
-    words = [word.strip() for word in lines[0].split(b",")] if lines else []
-    if len(words) >= 6 and words[0].decode("ascii", "replace") in (*_TUNER_WORDS, "collective_type", "collective"):
-        return "tuner"
-    return "unknown"
+    return "tuner" if lines and lines[0].count(b",") >= _LEAST_FIELDS - 1 else "unknown"
 
 
 def _detect_json(raw: bytes) -> str:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError):
-        # Broken JSON is refused by collc's own reader, which says where it breaks.
-        return "collc" if b'"collc"' in raw[:4096] else "unknown"
+        # Broken JSON is refused by the reader of what it was meant to be, which says where it breaks.
+        return "collc" if b'"collc"' in raw[:4096] else "mscclpp" if b'"gpus"' in raw else "unknown"
     if not isinstance(document, dict):
         return "unknown"
     return "collc" if "collc" in document else "mscclpp" if "gpus" in document else "unknown"
+
+
+def format_read_by(runtime: str | None) -> str | None:
+    """The format that a consumer reads; None for none named."""
+    for form, names in (("msccl-xml", runtimes.names()), ("mscclpp", plans.names()), ("tuner", tuners.names())):
+        if runtime in names:
+            return form
+    return None
 
 
 def examine_bytes(raw: bytes, path: str, request: Request) -> FileReport:
@@ -86,23 +100,28 @@ def examine_bytes(raw: bytes, path: str, request: Request) -> FileReport:
 
     Raises:
         InputError: in no format collc knows, or not in the one the request names.
-        UnsupportedError: in a format that collc does not read yet.
     """
     found = detect(raw)
-    if found in LATER:
-        raise UnsupportedError(f"is {LATER[found]}", Place(path))
+    wanted = format_read_by(request.runtime)
+    looks = _looks(raw)
+    if found == "unknown" and wanted in ("mscclpp", "tuner") and looks == _STRANGE:
+        found = wanted
     if found == "unknown":
-        raise InputError(f"{_looks(raw)}; expected an MSCCL XML or one of collc's own schedules", Place(path))
-    if request.runtime in LATER:
-        raise InputError(f"is not what the runtime '{request.runtime}' reads", Place(path))
-    read_as = contents.examine_xml if found == "msccl-xml" else contents.examine_own
-    return read_as(raw, path, request)
+        known = ", ".join(what for what, _ in _FORMATS.values())
+        raise InputError(f"{looks}; expected {known}", Place(path))
+    what, examine_as = _FORMATS[found]
+    if wanted not in (None, found) and found != "collc":
+        raise InputError(f"is {what}, not what the runtime '{request.runtime}' reads", Place(path))
+    return examine_as(raw, path, request)
+
+
+_STRANGE = "is in no format collc knows"
 
 
 def _looks(raw: bytes) -> str:
     if not raw.strip():
         return "is empty"
-    return "is a binary file" if b"\0" in raw[:65536] else "is in no format collc knows"
+    return "is a binary file" if b"\0" in raw[:65536] else _STRANGE
 
 
 # --- directories ---------------------------------------------------------------------------------
@@ -120,20 +139,26 @@ def _examine_directory(path: str, request: Request) -> tuple[FileReport, ...]:
         raise InputError(f"cannot be read: {error.strerror}", Place(path)) from None
     # Not all files at once: a directory may be the wrong one, and full of others' large files.
     kinds = {file: detect(read(file)) for file in (str(Path(path) / name) for name in names)}
-    is_loaded = request.runtime in runtimes.names() or "msccl-xml" in kinds.values()
     if not kinds:
         raise InputError("holds no file; expected schedules", Place(path))
+    loaded = _loaded_whole(request.runtime, kinds.values())
     reports = [
-        _stray(file, kind) if is_loaded and kind != "msccl-xml" else examine_bytes(read(file), file, request)
+        examine_bytes(read(file), file, request) if loaded in (None, kind) else _stray(file, kind, loaded)
         for file, kind in kinds.items()
     ]
     return tuple(_together(reports))
 
 
-def _stray(path: str, kind: str) -> FileReport:
-    own = {"unknown": "is no MSCCL XML", "collc": "is collc's own"}
-    what = own.get(kind) or f"is {LATER[kind].partition(';')[0]}"
-    message = f"{what}; the runtime parses every file of its directory, and refuses this one"
+def _loaded_whole(runtime: str | None, kinds: Collection[str]) -> str | None:
+    """The format a runtime expects of every file of its directory; None where it does not read directories."""
+    if runtime in runtimes.names() or (runtime is None and "msccl-xml" in kinds):
+        return "msccl-xml"
+    return "mscclpp" if runtime in plans.names() and plans.load(runtime).loads_directory else None
+
+
+def _stray(path: str, kind: str, loaded: str) -> FileReport:
+    what = f"is {_FORMATS[kind][0]}" if kind in _FORMATS else f"is not {_FORMATS[loaded][0]}"
+    message = f"{what}; the runtime parses every file of its directory, and stops at this one"
     return FileReport(path, "unknown", (_finding("stray-file", message),))
 
 
@@ -143,11 +168,27 @@ def _together(reports: Sequence[FileReport]) -> Iterator[FileReport]:
     for report in reports:
         found = [overlap for earlier in loaded if (overlap := _overlap(earlier, report))]
         if report.runtime is not None:
+            found += _beside(loaded, report)
             loaded.append(report)
-            limit = runtimes.load(report.runtime).with_limits(report.limits).max_files
-            if len(loaded) > limit:
-                found.append(_finding("limit-files", f"is file {len(loaded)}; the runtime loads {limit}"))
         yield replace(report, findings=(*report.findings, *found)) if found else report
+
+
+def _beside(loaded: Sequence[FileReport], report: FileReport) -> Iterator[Finding]:
+    """What is wrong with a file beside those before it, besides the calls they share."""
+    name = report.runtime or ""
+    if name in runtimes.names():
+        limit = runtimes.load(name).with_limits(report.limits).max_files
+        if len(loaded) >= limit:
+            yield _finding("limit-files", f"is file {len(loaded) + 1}; the runtime loads {limit}")
+    first = loaded[0] if loaded else None
+    if first is None or name not in plans.names():
+        return
+    other = Path(first.path).name
+    if plans.load(name).loads_directory and report.ranks != first.ranks:
+        yield _finding("plan-ranks-differ", f"is for {report.ranks} ranks; {other} is for {first.ranks}")
+    if report.in_place != first.in_place:
+        kinds = [("in" if one.in_place else "out of") + " place" for one in (report, first)]
+        yield _finding("plan-calls-mixed", f"is for calls {kinds[0]}; {other} is for calls {kinds[1]}")
 
 
 def _overlap(earlier: FileReport, report: FileReport) -> Finding | None:
@@ -170,6 +211,8 @@ def _overlap(earlier: FileReport, report: FileReport) -> Finding | None:
 
 def _grain(report: FileReport) -> int:
     """Message sizes the file serves are multiples of this, or of more."""
+    if report.grain is not None:
+        return report.grain
     # For collectives with a root the runtimes count one rank's block, of which there are n.
     if report.table is None:
         return 1

@@ -80,6 +80,7 @@ def examine(
     max_channels: int | None = None,
     nbytes: Iterable[int] = (),
     element_bytes: int = 4,
+    asked: Collective | None = None,
 ) -> MscclReport:
     """Judge a file by the rules of a runtime, and what it does in any order the hardware picks.
 
@@ -88,8 +89,9 @@ def examine(
         max_channels: channels the user allows, where fewer than the runtime's.
         nbytes: message sizes [bytes] to ask for; those not served are reported.
         element_bytes: of the data type at those sizes.
+        asked: what it is to compute, instead of what its collective's name means.
     """
-    file = read(text, runtime, max_channels=max_channels)
+    file = read(text, runtime, max_channels=max_channels, asked=asked)
     if file is None or file.collective is None:
         return MscclReport(file, file.findings if file else _unreadable(text))
     findings = list(file.findings)
@@ -149,14 +151,16 @@ def why_not_served(file: MscclFile, nbytes: int, element_bytes: int = 4) -> str 
     return None
 
 
-def read(text: bytes, runtime: Runtime, *, max_channels: int | None = None) -> MscclFile | None:
+def read(
+    text: bytes, runtime: Runtime, *, max_channels: int | None = None, asked: Collective | None = None
+) -> MscclFile | None:
     """A file as a runtime reads it; None where there is no <algo>."""
     found = Collector()
     listing = elements(text, found)
     if not listing or listing[0].tag != "algo":
         return None
     reader = Reader(runtime, found)
-    algo = Algo(reader, listing[0])
+    algo = Algo(reader, listing[0], asked)
     algo.check(max_channels)
     gpus, lines = _read_gpus(reader, listing, algo)
     programs: tuple[Program, ...] = ()
@@ -216,7 +220,7 @@ def _read_gpus(
 
 def _check_chunk_counts(algo: Algo, element: Element) -> None:
     """i_chunks and o_chunks against the collective; only the first runtime refuses a mismatch."""
-    if algo.collective is None or not algo.n_chunks:
+    if algo.collective is None or not algo.n_chunks or algo.asked:
         return
     n_ranks, collective = algo.n_ranks, algo.collective
     scale = {"i_chunks": n_ranks if collective == "allgather" else 1}
@@ -237,7 +241,7 @@ def _check_chunk_counts(algo: Algo, element: Element) -> None:
 def _programs(
     algo: Algo, gpus: list[Gpu], lines: Mapping[tuple[int, int, int], tuple[int, int]]
 ) -> tuple[Program, ...]:
-    factor = algo.chunk_factor()
+    factor = algo.chunk_factor() if algo.asked is None else 1
     limit = algo.reader.runtime.max_offset + 1
     if factor is None:
         return ()
@@ -255,7 +259,9 @@ def _programs(
             place=algo.element.place,
         )
         return ()
-    collective = _collective(algo, gpus, factor)
+    collective = _collective(algo, gpus, factor) if algo.asked is None else algo.refined()
+    if collective is None:
+        return ()
     kinds = [inplace for inplace, served in ((False, algo.outofplace), (True, algo.inplace)) if served]
     return tuple(
         Program(replace(collective, inplace=inplace), tuple(gpus), algo.protocol or "Simple") for inplace in kinds

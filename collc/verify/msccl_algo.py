@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collc import runtimes
 from collc.errors import nearest
-from collc.ir.collective import ROOTED
+from collc.ir.collective import ROOTED, Collective
 from collc.verify.msccl_reader import Reader
 from collc.verify.xml import Element
 
@@ -17,12 +17,14 @@ class Algo:
     """The attributes of <algo>.
 
     Attributes:
-        collective: collc's name; None where the file's is unknown or never served.
+        asked: what the file is held against instead of what its name means.
+        collective: collc's name; None where the file's is unknown or never served, and nothing is asked.
         n_ranks, n_channels, n_chunks: 0 where missing or useless.
         min_bytes, max_bytes: sizes served as the runtime counts them, both inclusive; None: no limit.
     """
 
-    def __init__(self, reader: Reader, element: Element) -> None:
+    def __init__(self, reader: Reader, element: Element, asked: Collective | None = None) -> None:
+        self.asked = asked
         self.reader = reader
         self.element = element
         runtime = reader.runtime
@@ -35,7 +37,10 @@ class Algo:
         self.n_chunks = self._count("nchunksperloop", None, "attribute-value")
         has_protocol = "proto" in element.attributes
         self.protocol = (reader.choice(element, "proto", tuple(runtime.protocols)) if has_protocol else None) or ""
-        self.collective = self._collective()
+        named = self._collective()
+        if named == "alltoall" and asked is not None and asked.name == "alltoallv":
+            self.asked = None  # all-to-all with blocks of the largest size serves it
+        self.collective = self.asked.name if self.asked else named
         self.inplace, self.outofplace = self._calls()
         self.min_bytes, self.max_bytes = self._bytes()
 
@@ -63,6 +68,10 @@ class Algo:
         for name, spelling in runtime.collectives.items():
             if spelt == spelling:
                 return name
+        if spelt == runtime.custom_name:
+            if self.asked is None:
+                self._tell("not-judged", f"coll '{spelt}' does not say what is computed; give it by --conditions FILE")
+            return None
         if spelt in _NEVER_SERVED:
             self._tell("collective-unused", f"coll '{spelt}': {runtime.name} never selects a file for it")
             return None
@@ -143,6 +152,21 @@ class Algo:
                 f"minBytes={self.min_bytes} admits chunks of {served // self.n_chunks} bytes; {self.protocol} needs "
                 f"{protocol.min_chunk_bytes}, which {self.n_chunks * protocol.min_chunk_bytes} bytes give",
             )
+
+    def refined(self) -> Collective | None:
+        """What is asked for, in chunks of the file; None with a finding where these do not fit."""
+        asked = self.asked
+        if asked is None or not self.n_chunks:
+            return None
+        factor, rest = divmod(self.n_chunks, asked.size_chunks)
+        if rest or asked.n_ranks != self.n_ranks:
+            self._tell(
+                "collective-shape",
+                f"ngpus={self.n_ranks}, nchunksperloop={self.n_chunks}; {asked.name} as asked for has {asked.n_ranks} "
+                f"ranks and {asked.size_chunks} chunks",
+            )
+            return None
+        return asked.refined(factor)
 
     def chunk_factor(self) -> int | None:
         """Chunks per rank block, or None with a finding."""

@@ -10,12 +10,6 @@ from collc.ir.collective import Collective
 from collc.ir.topology import Topology
 from collc.verify.findings import Finding
 
-# Formats that are recognised, and what is said of them until there are readers.
-LATER: Mapping[str, str] = {
-    "mscclpp": "an MSCCL++ execution plan; collc does not read these yet",
-    "tuner": "a tuner table; collc does not read these yet",
-}
-
 
 @dataclass(frozen=True)
 class Request:
@@ -26,8 +20,10 @@ class Request:
         topology: the fabric it is to run on.
         collective: the name of what it is to compute.
         demand: the amounts it is to move, for all-to-all-v.
+        conditions: what it is to compute, in a table of the user's own.
         fifo_depth: transfers a connection holds; None takes the protocol's.
         max_channels: channels the communicator has.
+        max_nic_connections: connections a NIC may carry in one direction.
         limits: limit -> value, for a runtime built with others.
         sizes: message sizes it is to serve [bytes].
     """
@@ -36,8 +32,10 @@ class Request:
     topology: Topology | None = None
     collective: str | None = None
     demand: Collective | None = None
+    conditions: Collective | None = None
     fifo_depth: int | None = None
     max_channels: int | None = None
+    max_nic_connections: int | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     sizes: tuple[int, ...] = ()
 
@@ -53,6 +51,19 @@ class Load:
 
     share: Fraction
     busy: Fraction
+
+
+@dataclass(frozen=True)
+class NicLoad:
+    """What a NIC carries in one direction.
+
+    Attributes:
+        share: of the message.
+        connections: pairs of ranks, on each channel, that may use it.
+    """
+
+    share: Fraction
+    connections: int
 
 
 @dataclass(frozen=True)
@@ -76,10 +87,12 @@ class FileReport:
         table: the chunks of that collective, where the file could be understood.
         in_place, out_of_place: kinds of call it serves.
         min_bytes, max_bytes: message sizes it serves, inclusive; None: no upper limit.
+        elements, grain: messages it serves are multiples of so many elements, or of so many bytes.
         fifo_depth_needed: the least queue depth at which it cannot deadlock.
         algbw: large-message limit by the load of links [GB/s].
         bound_algbw: no schedule can be faster [GB/s].
         loads: (src, dst) -> what the link carries.
+        nics: (vertex, "in" or "out") -> what crosses it between hosts.
         served: the sizes asked for.
         source: the bytes read, for excerpts.
     """
@@ -97,12 +110,15 @@ class FileReport:
     out_of_place: bool | None = None
     min_bytes: int | None = None
     max_bytes: int | None = None
+    elements: int | None = None
+    grain: int | None = None
     channels: int | None = None
     protocol: str | None = None
     fifo_depth_needed: int | None = None
     algbw: Fraction | None = None
     bound_algbw: Fraction | None = None
     loads: Mapping[tuple[str, str], Load] = field(default_factory=dict, repr=False)
+    nics: Mapping[tuple[str, str], NicLoad] = field(default_factory=dict, repr=False)
     served: tuple[Served, ...] = ()
     source: bytes = field(default=b"", repr=False, compare=False)
 
