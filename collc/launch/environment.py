@@ -94,7 +94,9 @@ class Environment:
             value = self.value(name)
             if value is not None:
                 return Count(len([part for part in value.split(",") if part.strip()]), name)
-        return None
+        # Slurm will show each task its own GPUs only.
+        of_a_task = self._first(("SLURM_GPUS_PER_TASK",))
+        return of_a_task if of_a_task is not None and of_a_task.number == 1 else None
 
     def _starts_launchers(self) -> bool:
         """Whether Slurm starts one task on each host with several GPUs: torchrun, say, which starts the rest."""

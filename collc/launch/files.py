@@ -38,6 +38,7 @@ PARSER_REFUSES = frozenset(
         "chunk-counts-refused",
     }
 )
+_NOTHING = re.compile(rb"(?:\s|<!--.*?-->)*+", re.DOTALL)
 _HEAD = re.compile(rb'(?:\s|<!--.*?-->)*+<[A-Za-z_][^<>"]*+(?:"[^"]*+"[^<>"]*+)*+>', re.DOTALL)
 
 
@@ -47,6 +48,7 @@ class File:
 
     Attributes:
         refused: why not even its head can be read; nothing else is known then.
+        has_algo: whether it has elements, and <algo> is the first; the first runtime crashes where not.
         broken: why reading all of it fails; only asked of files for the right number of ranks.
         launch_fails: why a call that uses it fails.
         collective: collc's name; None where no call asks for what it names; `spelt`: as it names it.
@@ -56,6 +58,7 @@ class File:
 
     path: str
     refused: str | None = None
+    has_algo: bool = True
     broken: str | None = None
     launch_fails: str | None = None
     n_ranks: int = 0
@@ -108,23 +111,29 @@ def _read(path: str, runtime: Runtime, n_ranks: int | None) -> File:
 
 def read_head(path: str, raw: bytes, runtime: Runtime) -> File:
     """What the first element of a file says."""
+    if _NOTHING.fullmatch(raw):
+        return File(path, refused="it has no element", has_algo=False)
     found = Collector()
     head = _HEAD.match(raw)
     listing = elements(head[0].removesuffix(b">").removesuffix(b"/") + b"/>" if head else raw[:65536], found)
     if not listing or found.has_errors:
         errors = [finding.message for finding in found.findings() if finding.severity == "error"]
-        return File(path, refused=errors[0] if errors else "is empty")
+        return File(path, refused=errors[0] if errors else "it has no element")
     if listing[0].tag != "algo":
         # The runtimes take any element for <algo> here, and crash on it later.
-        return File(path, refused=f"its first element is <{listing[0].tag[:40]}>; expected <algo>")
+        return File(path, refused=f"its first element is <{listing[0].tag[:40]}>; expected <algo>", has_algo=False)
     algo = Algo(Reader(runtime, found), listing[0])
     missing = [key for key in runtime.required if key not in listing[0].attributes and key != "proto"]
     if missing:
         return File(path, refused=f"<algo> has no attribute '{missing[0]}'")
-    unknown = [finding.message for finding in found.findings() if finding.rule == "collective-name"]
+    refused = [finding.message for finding in found.findings() if finding.rule == "collective-name"]
+    if not listing[0].attributes["coll"]:
+        refused.append("coll is empty")
+    if runtime.max_bytes_is_exclusive and algo.max_bytes is not None and algo.min_bytes > algo.max_bytes + 1:
+        refused.append(f"minBytes {algo.min_bytes} is above maxBytes {algo.max_bytes + 1}")
     return File(
         path,
-        refused=unknown[0] if unknown else None,
+        refused=refused[0] if refused else None,
         n_ranks=algo.n_ranks,
         collective=algo.collective,
         spelt=listing[0].attributes.get("coll", "")[:60],
@@ -140,7 +149,7 @@ def read_head(path: str, raw: bytes, runtime: Runtime) -> File:
 def _read_whole(file: File, raw: bytes, runtime: Runtime) -> File:
     whole = msccl.read(raw, runtime)
     if whole is None:
-        return replace(file, broken="its XML does not end as it should")
+        return replace(file, broken="its XML cannot be read to the end")
     broken = [f"{f.message} [{f.rule}]" for f in whole.findings if f.severity == "error" and f.rule in PARSER_REFUSES]
     fused = [f.message for f in whole.findings if f.rule == "step-type-unsupported"]
     roots = {program.collective.root for program in whole.programs}

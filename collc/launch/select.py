@@ -173,7 +173,10 @@ def _start_fails(
     files: Sequence[File], lost: dict[str, Verdict], call: Call, runtime: Runtime, rules: Selection
 ) -> str | None:
     """Why no communicator is created, where a file keeps it from being so."""
-    if rules.a_bad_file != "stops" or lost:
+    if rules.a_bad_file == "ignored":
+        crash = next((file for file in files if not file.has_algo), None)
+        return None if crash is None else f"{crash.name} has no <algo>; {runtime.name} crashes on it at start-up"
+    if lost:
         return None
     for file in files:
         if not file.n_chunks:

@@ -61,14 +61,14 @@ class Setting:
 
     Attributes:
         name: the variable.
-        when: what is wrong: the variable is "unset"; is "set" at all; "is" one of `values`; "is-not" (set
+        when: what is wrong: the variable is "set" at all; "is" one of `values`; "is-not" (set
             or unset); or, as a list of words separated by commas, "lacks" one of `values`.
         why: what it does, and what helps.
     """
 
     rule: str
     name: str
-    when: Literal["unset", "set", "is", "is-not", "lacks"]
+    when: Literal["set", "is", "is-not", "lacks"]
     why: str
     values: tuple[str, ...] = ()
 
