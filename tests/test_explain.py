@@ -410,6 +410,38 @@ def test_published_files_are_chosen_as_a_library_would(shared, group):
                 assert (answer.selected, answer.fails) == (expected, None)
 
 
+PIECES = st.sampled_from(
+    [
+        b"<algo",
+        b">",
+        b"/>",
+        b'"',
+        b"<!--",
+        b"-->",
+        b' coll="allreduce"',
+        b' ngpus="2"',
+        b"\n",
+        b"\t",
+        b"<!DOCTYPE a>",
+        b"\xff",
+    ]
+)
+BYTES = st.one_of(st.binary(max_size=80), st.lists(PIECES, max_size=12).map(b"".join), st.just(xml().encode()))
+
+
+@settings(max_examples=200, deadline=None)
+@given(BYTES, BYTES, st.integers(0, 900), st.sampled_from(["executor", "rccl", "classic"]))
+def test_no_file_breaks_the_explanation(tmp_path_factory, start, end, cut, name):
+    folder = tmp_path_factory.mktemp("bytes")
+    (folder / "f").write_bytes(start + xml(ngpus=2).encode()[:cut] + end)
+    runtime, told = runtimes.load(name), launch.load(name)
+    files = read_all(launch_files.listed(str(folder)), runtime, 2)
+    for rules in told.versions.values():
+        answer = select(files, Call("allreduce", 2, 1024), runtime, rules)
+        assert [verdict.path for verdict in answer.verdicts] == [str(folder / "f")]
+        assert answer.verdicts[0].reason
+
+
 # --- debug logs -------------------------------------------------------------------------------------
 
 INFO = "host:123:456 [0] NCCL INFO "

@@ -18,8 +18,10 @@ from collc.units import parse_bytes
 
 if TYPE_CHECKING:
     from collc.launch.call import Call
+    from collc.launch.files import File
     from collc.launch.log import Reading
     from collc.launch.select import Answer
+    from collc.runtimes import Runtime
     from collc.runtimes.launch import Launch
 
 # Those that choose among files by themselves.
@@ -108,7 +110,9 @@ def _paths(told: Launch, directory: str | None) -> list[str]:
     return listed(value)
 
 
-def _answers(files: Any, call: Call, runtime: Any, told: Launch, given: Mapping[str, Any]) -> list[tuple[str, Answer]]:
+def _answers(
+    files: Sequence[File], call: Call, runtime: Runtime, told: Launch, given: Mapping[str, Any]
+) -> list[tuple[str, Answer]]:
     """The answer of the version asked for, or of every version that answers differently from the newest."""
     from collc.launch.select import select
 
