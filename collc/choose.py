@@ -23,6 +23,12 @@ ELEMENT_BYTES = 4
 # Why a synthesizer that a deadline stopped was passed over.
 OUT_OF_TIME = "time ran out"
 
+# Asked first: where one of these reaches the bound, no other moves more.
+_FIRST = ("forestcoll", "mcf")
+# Above this many ranks that also ends the search: the others take longer than their latency could win back.
+_MANY_RANKS = 128
+_REACHED = "not asked: the optimum is reached"
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -69,21 +75,25 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
         raise InputError("options belong to one synthesizer; name it with -s")
     found: list[Candidate] = []
     passed_over: dict[str, str] = {}
+    not_asked = _REACHED
     with closing(_attempts(request, clock)) as attempts:
         try:
             for name, result in attempts:
-                if isinstance(result, Candidate):
-                    found.append(result)
-                else:
+                if isinstance(result, UnsupportedError):
                     passed_over[name] = str(result).removeprefix(f"{name}: ")
+                    continue
+                found.append(result)
+                if result.flow.is_optimal and request.problem.topology.n_ranks > _MANY_RANKS:
+                    break
         except BudgetError:
             if not found:
                 raise
-            tried = {*passed_over, *(candidate.synthesizer for candidate in found)}
-            passed_over |= {name: OUT_OF_TIME for name in registry.names("synth") if name not in tried}
+            not_asked = OUT_OF_TIME
     if not found:
         reasons = "; ".join(f"{name}: {why}" for name, why in passed_over.items())
         raise UnsupportedError(f"no synthesizer serves this: {reasons}")
+    asked = {*passed_over, *(candidate.synthesizer for candidate in found)}
+    passed_over |= {name: not_asked for name in registry.names("synth") if name not in asked}
     nbytes = request.problem.nbytes
     found.sort(key=lambda candidate: candidate.time_us(nbytes))
     for other in found[1:]:
@@ -93,7 +103,7 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
 
 def _attempts(request: Request, clock: Clock) -> Generator[tuple[str, Candidate | UnsupportedError]]:
     """What each synthesizer makes of the problem, or why it does not serve it; in processes where asked for."""
-    names = registry.names("synth")
+    names = sorted(registry.names("synth"), key=lambda name: (name not in _FIRST, name))
     if request.jobs == 1:
         for name in names:
             yield name, _attempt(request.problem, name, clock)
