@@ -172,7 +172,8 @@ class Finder:
             except (InputError, InfeasibleError):
                 continue  # this family has no such graph
         for fact in patient_facts() if not self._two_way and not only_optimal else ():
-            if (fact.n, fact.degree) == (n, degree):
+            is_wanted = fact.recipe.startswith("dbjmod") or not self._published
+            if is_wanted and (fact.n, fact.degree) == (n, degree):
                 name = parse(fact.recipe).name
                 yield Design(name, fact.recipe, n, degree, fact.steps, fact.time, is_eager=False)
 
@@ -205,6 +206,8 @@ class Finder:
 
     def _further(self, n: int, degree: int, only_optimal: bool) -> Iterator[str]:
         """Recipes beyond the paper."""
+        if self._two_way and not only_optimal and degree > 2:
+            yield f"random(n={n},degree={degree})"
         if degree < n and not self._two_way:
             if degree == 2:
                 yield f"circulant(n={n},offsets=1x{_best_double_loop(n)},links=one-way)"
@@ -292,12 +295,6 @@ def measured(graph: Graph) -> Design:
     """
     cost = eager_cost(graph)
     return Design(graph.name, graph.recipe, graph.n, graph.degree, cost.steps, cost.time, graph.n_loops)
-
-
-def reverse_cost(design: Design) -> tuple[int, Fraction]:
-    """(T_L, T_B) of a reduce-scatter: the eager broadcast of the reversed graph, turned round."""
-    cost = eager_cost(design.build().transpose)
-    return cost.steps, cost.time
 
 
 def _product_names(one: Design, other: Design) -> tuple[str, str]:

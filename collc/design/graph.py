@@ -84,7 +84,8 @@ class Graph:
         for tail, row in enumerate(self.heads):
             for head in row:
                 rows[head].append(tail)
-        return Graph(f"{self.name}^T", f"reverse({self.recipe})", tuple(map(tuple, rows)), self.symmetries)
+        recipe = self.recipe[8:-1] if self.recipe.startswith("reverse(") else f"reverse({self.recipe})"
+        return Graph(f"{self.name}^T", recipe, tuple(map(tuple, rows)), self.symmetries)
 
     @cached_property
     def tails(self) -> Matrix:

@@ -204,4 +204,4 @@ def by_recipe(fabric: Fabric, recipe: str, *, is_reversed: bool = False) -> Plan
     if not is_reversed:
         return fabric.carried(plan, lane_of)
     back = {(head, tail): lane for (tail, head), lane in lane_of.items()}
-    return fabric.reversed().carried(reverse_plan(graph, plan), back)
+    return fabric.reversed().carried(reverse_plan(recipe, graph, plan), back)
