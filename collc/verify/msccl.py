@@ -126,7 +126,11 @@ def _unreadable(text: bytes) -> tuple[Finding, ...]:
     if not elements(text, found) and not found.has_errors:
         found.add("xml-syntax", "the file has no element", place=(1, 1))
     elif not found.has_errors:
-        found.add("xml-syntax", "the first element is not <algo>; the runtimes crash on such a file", place=(1, 1))
+        found.add(
+            "xml-syntax",
+            "the first element is not <algo>; runtimes refuse such a file, and the classic parser crashes on it",
+            place=(1, 1),
+        )
     return found.findings()
 
 

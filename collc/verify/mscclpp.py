@@ -124,8 +124,8 @@ def _check_chunks(reader: PlanReader, collective: str | None, gpus: list[Gpu], t
             )
             reader.tell("plan-chunk-counts", message, gpu.entry)
         if reader.runtime.checks_alignment and inputs and outputs and max(inputs, outputs) <= 2**32:
-            grain = math.lcm(grain, alignment * inputs * n_in, alignment * outputs * n_out)
-    return grain if grain < 2**64 else 2**64
+            grain = min(math.lcm(grain, alignment * inputs * n_in, alignment * outputs * n_out), 2**64)
+    return grain
 
 
 def _check_sizes(reader: PlanReader, top: Entry, grain: int) -> tuple[int, int | None]:

@@ -5,6 +5,7 @@ The loader checks next to nothing here: ids index its tables as they are, and pa
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from collc.verify.json_text import Entry
@@ -49,6 +50,7 @@ class Gpu:
         switches: buffer letter of each switch channel.
         remotes: (rank, buffer letter, kinds of channel that reach it) of each remote buffer.
         n_semaphores: how many it has.
+        n_channels: kind -> channels of it.
     """
 
     rank: int
@@ -58,10 +60,7 @@ class Gpu:
     switches: list[str] = field(default_factory=list)
     remotes: list[tuple[int, str, tuple[str, ...]]] = field(default_factory=list)
     n_semaphores: int = 0
-
-    def n_channels(self, kind: str) -> int:
-        """Channels of a kind."""
-        return len(self.switches) if kind == "switch" else sum(wire.kind == kind for wire in self.wires)
+    n_channels: Counter[str] = field(default_factory=Counter)
 
 
 def read_tables(reader: PlanReader, entry: Entry, rank: int, n_ranks: int) -> Gpu:
@@ -99,10 +98,12 @@ def _read_channel(reader: PlanReader, gpu: Gpu, channel: Entry, n_ranks: int) ->
                 if not 0 <= rank < n_ranks:
                     reader.tell("plan-rank", f"rank {gpu.rank} joins rank {rank}; the plan has {n_ranks}", group)
             gpu.switches.append(letter or "i")
+        gpu.n_channels[kind] = len(gpu.switches)
     elif kind is not None:
         for peer in reader.numbers(channel, "connected_to"):
             _peer(reader, gpu, channel, peer, n_ranks)
             gpu.wires.append(Wire(gpu.rank, peer, kind, channel.place))
+            gpu.n_channels[kind] += 1
 
 
 def _peer(reader: PlanReader, gpu: Gpu, entry: Entry, peer: int | None, n_ranks: int) -> int | None:
@@ -139,7 +140,7 @@ class _Threadblock:
             reader.tell("plan-ids", f"{self.name} has id {ident}; expected its place in the list", entry)
         for channel in reader.entries(entry, "channels"):
             kind = reader.word(channel, "channel_type", runtime.channel_types) or "none"
-            ids = self._ids(channel, "channel_ids", self.gpu.n_channels(kind), f"{kind} channel")
+            ids = self._ids(channel, "channel_ids", self.gpu.n_channels[kind], f"{kind} channel")
             self.channels.setdefault(kind, []).extend(ids)
         for reference in reader.entries(entry, "remote_buffer_refs", optional=True):
             kind = reader.word(reference, "access_channel_type", runtime.channel_types) or "none"

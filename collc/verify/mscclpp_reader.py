@@ -86,10 +86,10 @@ class PlanReader:
     def numbers(self, entry: Entry, key: str) -> list[int]:
         """A list of whole numbers; what is none is left out, with a finding."""
         listed = self._value(entry, key, list, None) or []
-        wrong = sum(type(item) is not int for item in listed)
-        if wrong:
-            self.tell("plan-value", f"{key} holds {wrong} entries that are no whole numbers", entry)
-        return [item for item in listed if type(item) is int]
+        good = [item for item in listed if type(item) is int and abs(item) <= _MAX_INT]
+        if len(good) < len(listed):
+            self.tell("plan-value", f"{key} holds {len(listed) - len(good)} entries that are no whole numbers", entry)
+        return good
 
     def _value(self, entry: Entry, key: str, kind: type, default: Any) -> Any:
         if key not in entry:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from collc.runtimes.tuners import Dialect
 from collc.verify.rules import Collector
 
-_PAIRS = 1 << 20  # pairs of lines that are compared; a table of a thousand lines has half as many
+_PAIRS = 1 << 19  # pairs of lines that are compared; a table of a thousand lines has as many
+_TOLD = 3  # overlaps of a line that are told
 _CONTEXTS = 128  # kinds of call that a collective is looked at for
 _LARGEST_CALL = 1 << 48  # [bytes]; no call is larger
 _GAPS = 2  # gaps that are named for each kind of call
@@ -53,7 +54,7 @@ def check_overlaps(lines: Sequence[Line], dialect: Dialect, found: Collector) ->
             message = f"line {numbers} serves all its calls first, with {wider[0].choice}"
             found.add("tuner-shadowed", message, place=(line.number, 1))
             continue
-        for other in before:
+        for other in before[:_TOLD]:
             low, high = max(line.low, other.low), min(line.high, other.high)
             winner = (
                 f"line {other.number} wins with {other.choice}" if dialect.first_wins else "which wins is not known"
@@ -94,7 +95,8 @@ def check_coverage(lines: Sequence[Line], dialect: Dialect, found: Collector) ->
         mine = [line for line in lines if line.collective == collective]
         kinds = dict.fromkeys((anything, *(line.when for line in mine)))
         open_calls = []
-        for kind in list(kinds)[:_CONTEXTS]:
+        # Each takes a walk through all lines of the collective.
+        for kind in list(kinds)[: max(1, min(_CONTEXTS, _PAIRS // max(len(mine), 1)))]:
             gaps = list(_gaps((line for line in mine if _covers(line.when, kind)), 0, _LARGEST_CALL))
             if gaps:
                 spans = ", ".join(
