@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
-from collc import cost
+from collc import cost, registry
 from collc.choose import Candidate
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound, Cut
@@ -39,12 +39,19 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
         "trees": len(flow.trees),
         "trees_per_rank": _trees_per_rank(outcome.best),
         "max_height": max((tree.height for tree in flow.trees), default=0),
+        **_details(outcome.best),
         "passed_over": dict(outcome.passed_over),
         "seconds": dict(outcome.seconds),
         "files": [_file(file, request.target.backend) for file in outcome.files] if request.target else [],
         "checked": _checked(outcome),
         "warnings": list(outcome.warnings),
     }
+
+
+def _details(best: Candidate) -> dict[str, Any]:
+    """What the synthesizer has to say beside its flow, under the key that it gives."""
+    synthesizer = registry.load("synth", best.synthesizer, **best.options)
+    return synthesizer.details(best.flow.problem) if hasattr(synthesizer, "details") else {}
 
 
 def witness(problem: Problem, bound: Bound) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collc.ir.collective import Problem
 T = TypeVar("T")
 
 # `-b` takes the runtimes of the msccl backend by their own names.
-BACKENDS = ("classic", "executor", "json", "rccl")
+BACKENDS = ("classic", "executor", "json", "plan", "rccl")
 
 
 @dataclass(frozen=True)

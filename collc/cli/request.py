@@ -9,6 +9,7 @@ from typing import Any
 from collc.errors import InputError, Place
 from collc.ir.collective import NAMES, Problem, make_collective
 from collc.ir.demand import from_demand, read_demand
+from collc.ir.demand_pattern import is_pattern, make_demand
 from collc.ir.text import dumps
 from collc.ir.topology import Topology
 from collc.request import Clock
@@ -67,7 +68,8 @@ def _problem(fabric: Topology, given: dict[str, Any]) -> Problem:
         )
     if given["root"] is not None:
         raise InputError("alltoallv has no root")
-    collective, unit = from_demand(read_demand(demand))
+    rows = make_demand(demand, fabric.n_ranks) if is_pattern(demand) else read_demand(demand)
+    collective, unit = from_demand(rows)
     return Problem(fabric, collective, nbytes=unit * collective.size_chunks)
 
 

@@ -20,6 +20,8 @@ def lines(shown: dict[str, Any]) -> Iterator[str]:
     if shown["predicted_time_us"] is not None:
         time = f"{shown['predicted_time_us']:.4g} us predicted"
         yield f"  at {shown['size_bytes']} bytes  {time}, {shown['algbw_GBps'] or 0:.4g} GB/s algbw"
+    if "plan" in shown:
+        yield from _plan_lines(shown["plan"])
     yield f"  {shown['trees']} trees, {shown['max_height']} hops at most" + (
         "; from the cache" if shown["cached"] else ""
     )
@@ -43,6 +45,19 @@ def _file_lines(entry: dict[str, Any]) -> Iterator[str]:
     yield f"    serves counts that are multiples of {entry['serves_counts_that_are_multiples_of']}"
     blocks, steps = entry["threadblocks_max"], entry["steps_max"]
     yield f"    {entry['channels']} channels, at most {blocks} threadblocks a rank and {steps} steps a threadblock"
+
+
+def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
+    """An all-to-all plan: its time, what that consists of, and how others would do."""
+    parts = plan["predicted_us"]
+    stages = f"{plan['stages']} stages, {plan['stage_order']}" if plan["method"] == "staged" else "all sent directly"
+    yield f"  plan     {parts['total']:.4g} us predicted in {stages}"
+    told = ("balance", "wire", "exposed", "latency")
+    yield "    " + " + ".join(f"{name} {parts[name]:.4g}" for name in told) + " us"
+    if plan["over_bound"] is not None:
+        yield f"    {plan['over_bound']:.4g} times the bound of {plan['bound_us']:.4g} us: {plan['bound_by']['words']}"
+    others = ", ".join(f"{name} {time:.4g} us" for name, time in plan["comparison_us"].items())
+    yield f"    otherwise: {others}"
 
 
 def _proof(proof: dict[str, Any]) -> str:

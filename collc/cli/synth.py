@@ -26,10 +26,15 @@ from collc.errors import BudgetError, CollcError, InputError
 @click.option("-s", "--synthesizer", default="auto", show_default=True, help="Who makes it; see --list.")
 @click.option("-o", "options", multiple=True, metavar="KEY=VALUE", help="An option of the synthesizer.")
 @click.option("-n", "--size", metavar="SIZE|LO:HI", help="Message size, or a range with a file for each part of it.")
-@click.option("--demand", metavar="FILE", help="All-to-all-v: bytes from each rank to each, CSV or .npy.")
+@click.option(
+    "--demand",
+    metavar="FILE|RULE",
+    help="All-to-all-v: bytes from each rank to each, CSV or .npy; or by rule, as uniform:, zipf:1.2,seed=1, "
+    "expert-skew:0.5 or balanced:, with mean=SIZE per pair.",
+)
 @click.option("--root", type=int, help="Root rank of broadcast, reduce, gather, scatter.")
 @click.option("--ranks", metavar="0,1,4-7", help="Only these ranks of the topology form the group.")
-@click.option("-b", "--backend", help="executor, rccl, classic or json.  [default with -d: executor]")
+@click.option("-b", "--backend", help="executor, rccl, classic, json or plan.  [default with -d: executor]")
 @click.option("-d", "--directory", metavar="DIR|-", help="Where files are written; - for standard output.")
 @click.option("--in-place/--out-of-place", "inplace", default=None, help="Serve one kind of call only.")
 @click.option("--protocol", type=click.Choice(["Simple", "LL", "LL128"]), default="Simple", show_default=True)

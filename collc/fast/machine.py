@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -77,6 +77,10 @@ class Machine:
         )
         return Machine(every, Fraction(stage_latency), Fraction(inner_latency))
 
+    def without_latency(self) -> Machine:
+        """The same machine for messages so large that latency is nothing."""
+        return replace(self, stage_latency=Fraction(0), inner_latency=Fraction(0))
+
     @cached_property
     def n_ranks(self) -> int:
         """Number of GPUs."""
@@ -96,6 +100,7 @@ class Machine:
         return make_layout(self)
 
 
+@lru_cache(maxsize=4)
 def machine_of(topology: Topology) -> Machine:
     """The two-tier machine that a fabric is.
 

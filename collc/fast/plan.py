@@ -31,9 +31,9 @@ _DIRECT_LIMIT_BYTES = 8 * 2**20
 
 # A stage of middling weight to begin with needs little handed over before it, and hides that of the
 # heavy stages that follow; the lightest come last, where nothing hides the second hops. The others are
-# the published orders. Any order has the same wire time, so one with less than 1/500 beside it will do.
+# the published orders. Any order has the same wire time, so one with less than 1/300 beside it will do.
 _ORDERS = ("warm-up", "descending", "ascending")
-_GOOD_ENOUGH = 2e-3
+_GOOD_ENOUGH = 1 / 300
 
 # Loads are rounded up to 1/d of an average entry of the busiest line. A finer grain than 1/256 is as
 # good as none; a coarser one than 1/2 makes no stage fewer.
@@ -124,8 +124,8 @@ class Plan:
         Each is two halves that take turns, stage by stage.
         """
         return (
-            self._halves(self.src, self.origin != self.src[self._message]),
-            self._halves(self.dst, self.final != self.dst[self._message]),
+            self._halves(self.src, self.origin != self.src[self.message]),
+            self._halves(self.dst, self.final != self.dst[self.message]),
         )
 
     @cached_property
@@ -134,7 +134,7 @@ class Plan:
         return baselines.bound(self.matrix, self.machine)
 
     @cached_property
-    def _message(self) -> Numbers:
+    def message(self) -> Numbers:
         """Per piece, its message."""
         import numpy as np
 
@@ -165,7 +165,7 @@ class Plan:
         stages = _refit(self, traffic, tolerance)
         if stages is None:
             return _staged_or_direct(traffic, "auto")
-        return _finish(traffic, *_staged(traffic, _in_order(stages, self.order)), self.order)
+        return _finish(traffic, *_staged(traffic, _last_split(traffic, _in_order(stages, self.order))), self.order)
 
 
 def plan(matrix: Any, machine: Machine, *, method: Method = "auto", quantum: int | None = None) -> Plan:
@@ -247,9 +247,11 @@ def _staged_or_direct(traffic: _Traffic, method: Method, quantum: int | None = N
     stages = _stages(traffic, quantum)
     found = {}
     for order in _ORDERS:
-        found[order] = _staged(traffic, _in_order(stages, order))
+        found[order] = _staged(traffic, _last_split(traffic, _in_order(stages, order)))
         predicted = found[order][2]
         if predicted.balance + predicted.exposed < _GOOD_ENOUGH * predicted.total:
+            break
+        if not stages.weights:
             break
     best = min(found, key=lambda name: found[name][2].total)
     if method == "auto" and straight.total < found[best][2].total:
@@ -290,6 +292,25 @@ def _in_order(stages: Stages, order: str) -> Stages:
     return Stages(
         tuple(stages.partners[one] for one in ranked), tuple(stages.weights[one] for one in ranked), stages.line_sum, ()
     )
+
+
+def _last_split(traffic: _Traffic, stages: Stages) -> Stages:
+    """The same stages, the last cut in two where that hides enough of its second hops.
+
+    What ends a queue needs no second hop, so all hops can go beside the end of the last stage.
+    """
+    layout, n = traffic.machine.layout, len(traffic.loads)
+    width = layout.ports.shape[1]
+    last = stages.weights[-1] if stages.weights else 0
+    if last < width or width == 1 or len(stages.weights) >= n * n - 2 * n + 2:
+        return stages
+    links = (width - 1) if layout.mesh.any() else 1
+    hops = last * traffic.unit * (width - 1) / width / (float(layout.inner.min()) * links)
+    whole = stages.line_sum * traffic.unit / float(layout.rate)
+    if hops < max(float(traffic.machine.stage_latency), _GOOD_ENOUGH * whole):
+        return stages
+    end = last // width
+    return Stages((*stages.partners, stages.partners[-1]), (*stages.weights[:-1], last - end, end), stages.line_sum, ())
 
 
 def _staged(traffic: _Traffic, stages: Stages) -> _Found:

@@ -58,7 +58,7 @@ def spread(counts: Numbers, layout: Layout) -> Queues:
     excess = row_total - target
     # The first bytes of a row are handed away.
     until = row_end - row_total + np.maximum(excess, 0)
-    moved = np.clip(np.repeat(until, np.diff(layout.cells)) - (end - counts), 0, counts)
+    moved = np.minimum(np.maximum(np.repeat(until, np.diff(layout.cells)) - (end - counts), 0), counts)
     kept = counts - moved
     hand = _hand_over(moved, np.maximum(-excess, 0))
     return _queued(kept, moved, hand, layout, lane_end, load)
@@ -88,7 +88,9 @@ def _hand_over(moved: Numbers, missing: Numbers) -> tuple[Numbers, Numbers, Numb
 
     cell, row = np.flatnonzero(moved), np.flatnonzero(missing)
     given, taken = np.cumsum(moved[cell]), np.cumsum(missing[row])
-    end = np.unique(np.concatenate([given, taken]))
+    end = np.concatenate([given, taken])
+    end.sort()
+    end = end[np.concatenate([end[:-1] != end[1:], np.ones(min(len(end), 1), dtype=bool)])]
     count = _differences(end)
     giver = np.searchsorted(given, end)
     offset = end - count - (given - moved[cell])[giver]

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from collc.errors import InputError, Place
+from collc.ir.collective import Collective
 from collc.verify.findings import Finding
 from collc.verify.report import FileReport, Request
 from collc.verify.rules import collected
@@ -70,7 +71,8 @@ def examine(raw: bytes, path: str, request: Request) -> FileReport:
     except (_BadFormError, KeyError, TypeError, ValueError, OverflowError, ZeroDivisionError, AttributeError) as error:
         what = str(error) if isinstance(error, _BadFormError) else f"{type(error).__name__} {error}"
         return replace(report, findings=(Finding("exchange-form", "error", f"the plan cannot be understood: {what}"),))
-    return replace(report, ranks=plan.n_ranks, findings=collected(faults(plan)))
+    found = [*faults(plan), *_request_faults(plan, request)]
+    return replace(report, ranks=plan.n_ranks, findings=collected(found))
 
 
 def faults(plan: _Plan) -> Iterator[Finding]:
@@ -245,6 +247,32 @@ def _bound(plan: _Plan) -> Fraction:
             if total:
                 best = max(best, total / (sum(cards, Fraction(0)) * 1000))
     return best
+
+
+def _request_faults(plan: _Plan, request: Request) -> Iterator[Finding]:
+    """Where it is not what was asked for."""
+    if request.collective not in (None, "alltoall", "alltoallv"):
+        yield _fault("collective-differs", f"computes alltoallv; asked for {request.collective}")
+    if request.topology is not None and request.topology.n_ranks != plan.n_ranks:
+        yield _fault("topology-ranks", f"is for {plan.n_ranks} ranks; the topology has {request.topology.n_ranks}")
+    if request.demand is not None and not _moves_as(plan, request.demand):
+        yield _fault("demand-differs", "moves other amounts between ranks than the demand asks for")
+
+
+def _moves_as(plan: _Plan, demand: Collective) -> bool:
+    """Whether all blocks are in proportion to the demand's."""
+    if demand.n_ranks != plan.n_ranks:
+        return False
+    asked = [[0] * plan.n_ranks for _ in range(plan.n_ranks)]
+    for chunk in demand.chunks:
+        asked[chunk.precondition.ranks[0]][chunk.postcondition.ranks[0]] += chunk.count
+    here, there = plan.demand.astype(object), sum(map(sum, asked))
+    total = sum(here.ravel().tolist())
+    return all(
+        held * there == wanted * total
+        for line, wants in zip(here.tolist(), asked, strict=True)
+        for held, wanted in zip(line, wants, strict=True)
+    )
 
 
 # --- reading -------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ EXCHANGE: Mapping[str, Rule] = {
     "exchange-host": error(
         "a piece is handed over or passed on between hosts", "it would cross the network a second time"
     ),
-    "exchange-block": error("a piece reaches past the end of its block", "it moves another rank's data"),
+    "exchange-block": error("a piece is empty, or reaches past the end of its block", "it moves another rank's data"),
     "exchange-delivery": error("a byte is delivered twice, or not at all", "the result is wrong"),
     "exchange-staging": error("a staging buffer is smaller than a stage needs", "memory is overwritten"),
     "exchange-bound": error(

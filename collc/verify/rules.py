@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from collc.verify.fast_rules import EXCHANGE
 from collc.verify.findings import Finding
 from collc.verify.format_rules import PLAN, TUNER
 from collc.verify.rule import Rule, error, warning
@@ -228,7 +229,7 @@ _FILES = {
     "limit-files": error("more files in a directory than the runtime loads", "the runtime refuses them or drops some"),
 }
 
-RULES: Mapping[str, Rule] = {**_PROGRAM, **_MSCCL, **_FLOW, **_SCHEDULE, **_FILES, **PLAN, **TUNER}
+RULES: Mapping[str, Rule] = {**_PROGRAM, **_MSCCL, **_FLOW, **_SCHEDULE, **_FILES, **PLAN, **TUNER, **EXCHANGE}
 
 
 class Collector:
