@@ -9,6 +9,7 @@
         postcondition: {0-2: 1}    # ranks 0, 1 and 2: slot 1 of their output buffers
 
 A file in `nchunksperloop` chunks is held against it, each slot of the table being equally many of them.
+Input slots that no precondition names hold nothing, and output slots that no postcondition names are free.
 """
 
 from __future__ import annotations
