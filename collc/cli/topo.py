@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Sequence
 from time import perf_counter
@@ -17,9 +18,25 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.
 _OUTPUT = click.option("-o", "--output", metavar="FILE", help="Write there instead of to standard output.")
 
 
-@click.group()
+# Commands of the group with a file of their own, imported when used: name -> module of collc.cli.
+_ELSEWHERE = {"generate": "topo_design", "find": "topo_find"}
+
+
+class _Topo(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*self.commands, *_ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(importlib.import_module(f"collc.cli.{_ELSEWHERE[cmd_name]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Topo)
 def topo() -> None:
-    """List, show and bound topologies; a commented example; the JSON Schema.
+    """List, show and bound topologies; make and find designs; a commented example; the JSON Schema.
 
     TOPOLOGY is a YAML file, - for standard input, or a shipped name, with parameters after a
     colon: dgx-a100:hosts=4.
@@ -64,7 +81,9 @@ def show(topology: str, as_json: bool, as_yaml: bool) -> None:
     elif as_json:
         click.echo(json.dumps(_document(loaded), indent=2))
     else:
-        _print(summary(loaded))
+        from collc.cli.topo_design import design_lines
+
+        _print((*summary(loaded), *design_lines(loaded)))
 
 
 @topo.command()
@@ -112,7 +131,7 @@ def new(output: str | None) -> None:
     """A commented topology file to start from."""
     from collc.topology import example
 
-    _write(example(), output)
+    write(example(), output)
 
 
 @topo.command()
@@ -121,7 +140,7 @@ def schema(output: str | None) -> None:
     """The JSON Schema of topology files, for editors."""
     from collc.topology import schema as json_schema
 
-    _write(json.dumps(json_schema(), indent=2) + "\n", output)
+    write(json.dumps(json_schema(), indent=2) + "\n", output)
 
 
 def _rate(found: Bound | None) -> dict[str, Any]:
@@ -131,6 +150,8 @@ def _rate(found: Bound | None) -> dict[str, Any]:
 
 
 def _document(loaded: Loaded) -> dict[str, Any]:
+    from collc.cli.topo_design import design_document
+
     fabric = loaded.topology
     switches = [
         {"name": name, "multicast": name in fabric.multicast, "reduce": name in fabric.reduce}
@@ -158,6 +179,7 @@ def _document(loaded: Loaded) -> dict[str, Any]:
         "parameters": _parameters(loaded),
         "sources": [{"key": key, "source": source} for key, source in loaded.sources],
         "warnings": list(loaded.warnings),
+        "design": design_document(loaded),
     }
 
 
@@ -182,7 +204,12 @@ def _print(blocks: Sequence[Any]) -> None:
         click.echo(text)
 
 
-def _write(text: str, output: str | None) -> None:
+def write(text: str, output: str | None) -> None:
+    """A text to standard output, or to a file, whole or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     if output is None or output == "-":
         click.echo(text, nl=False)
         return
