@@ -523,3 +523,10 @@ def test_names_that_are_no_text_do_not_break_the_output(folder):
     result = run("-d", folder, "-c", "allreduce", "--ranks", 8, "-n", 1024)
     assert result.exit_code == 0
     assert "\x1b" not in result.stdout
+
+
+def test_values_the_parser_takes_as_they_come_do_not_break_a_file(folder):
+    put(folder, a=xml(inplace=2, outofplace=-5, nchannels=0))
+    for kind in ("--in-place", "--out-of-place"):
+        result = run("-d", folder, "-c", "allreduce", "--ranks", 8, "-n", 1024, kind)
+        assert f"uses {folder / 'a.xml'}" in result.stdout
