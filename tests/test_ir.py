@@ -271,7 +271,7 @@ def damaged(change) -> str:
         (lambda d: d.update(collc=99), "another version"),
         (lambda d: d.update(kind="Problme"), "did you mean 'Problem'"),
         (lambda d: d.update(kind=["Problem"]), "kind"),
-        (lambda d: d.pop("nbytes"), "Problem: no field 'nbytes'"),
+        (lambda d: d.pop("collective"), "Problem: no field 'collective'"),
         (lambda d: d.update(nbyte=1), "unknown field 'nbyte'; did you mean 'nbytes'"),
         (lambda d: d.update(nbytes="1"), "Problem.nbytes"),
         (lambda d: d.update(nbytes=True), "Problem.nbytes: true"),
@@ -292,6 +292,11 @@ def damaged(change) -> str:
 def test_a_damaged_document_is_named(change, message):
     with pytest.raises(InputError, match=message):
         text.loads(damaged(change))
+
+
+def test_a_document_without_a_field_that_came_later_is_read():
+    assert text.loads(damaged(lambda d: d.pop("nbytes"))).nbytes is None
+    assert text.loads(damaged(lambda d: d["topology"].pop("ranks_per_device"))).topology.ranks_per_device == 1
 
 
 @pytest.mark.parametrize("words", ["", "{", "[]", "null", '{"a":1}', "[" * 100_000, "\x00", '{"collc":1}'])

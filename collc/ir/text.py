@@ -11,7 +11,7 @@ import json
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cache
@@ -82,6 +82,11 @@ def _field_types(kind: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
+@cache
+def _required(kind: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
+
+
 def _decode(kind: Any, data: Any, where: str) -> Any:
     """Build a `kind` from JSON data; `where` names the field for error messages."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -141,11 +146,11 @@ def _decode_fields(kind: type, data: Any, where: str) -> Any:
     for key in data:
         if key not in types_of:
             raise InputError(f"{where}: unknown field '{key}'" + nearest(key, types_of))
-    for key in types_of:
+    for key in _required(kind):
         if key not in data:
             raise InputError(f"{where}: no field '{key}'")
-    values = {key: _decode(types_of[key], data[key], f"{where}.{key}") for key in types_of}
-    return kind(**values)
+    # A field with a default may be missing: documents stay readable when one is added.
+    return kind(**{key: _decode(types_of[key], value, f"{where}.{key}") for key, value in data.items()})
 
 
 def _decode_places(data: Any, where: str) -> Places:
