@@ -23,10 +23,10 @@ ELEMENT_BYTES = 4
 # Why a synthesizer that a deadline stopped was passed over.
 OUT_OF_TIME = "time ran out"
 
-# Asked first: where one of these reaches the bound, no other moves more.
-_FIRST = ("forestcoll", "mcf")
-# Above this many ranks that also ends the search: the others take longer than their latency could win back.
+# Above this many ranks these are asked first, and one that reaches the bound ends the search: the others
+# would take longer than their latency could win back.
 _MANY_RANKS = 128
+_FIRST = ("forestcoll", "mcf")
 _REACHED = "not asked: the optimum is reached"
 
 
@@ -103,7 +103,9 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
 
 def _attempts(request: Request, clock: Clock) -> Generator[tuple[str, Candidate | UnsupportedError]]:
     """What each synthesizer makes of the problem, or why it does not serve it; in processes where asked for."""
-    names = sorted(registry.names("synth"), key=lambda name: (name not in _FIRST, name))
+    names = registry.names("synth")
+    if request.problem.topology.n_ranks > _MANY_RANKS:
+        names = tuple(sorted(names, key=lambda name: (name not in _FIRST, name)))
     if request.jobs == 1:
         for name in names:
             yield name, _attempt(request.problem, name, clock)
