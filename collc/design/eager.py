@@ -23,7 +23,8 @@ from functools import lru_cache
 from math import lcm
 from typing import TYPE_CHECKING
 
-from collc.design.graph import Graph
+from collc.design.graph import MOST_VERTICES, Graph
+from collc.errors import InputError
 from collc.solve import FlowNetwork
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ def eager_cost(graph: Graph) -> Cost:
 
     Raises:
         InfeasibleError: some vertex cannot be reached from some other.
+        InputError: too many vertices, and no symmetry that makes them few.
     """
+    if graph.n > MOST_VERTICES and not graph.is_symmetric:
+        raise InputError(f"{graph.name}: {graph.n} vertices that do not look alike; expected {MOST_VERTICES} at most")
     loads: dict[int, Fraction] = {}
     n_steps = graph.diameter
     by_sets = graph.degree <= _DENSE_PORTS and (

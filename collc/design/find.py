@@ -18,13 +18,12 @@ from math import isqrt
 from collc.design import expand
 from collc.design.catalogue import CATALOGUE
 from collc.design.eager import best_time, eager_cost
-from collc.design.graph import Graph
+from collc.design.graph import MOST_VERTICES, Graph
 from collc.design.known import Known, patient_facts
 from collc.design.lattice import default_offsets
 from collc.design.recipe import parse
 from collc.errors import InfeasibleError, InputError
 
-MOST_VERTICES = 4096
 MOST_DEGREE = 16
 _TIES = 3  # designs kept of equal cost
 

@@ -88,7 +88,7 @@ def hypercube(dimensions: int) -> Graph:
 def torus(dims: tuple[int, ...], two: Literal["single", "double"] = "single") -> Graph:
     """Ring in every dimension. A dimension of length 2 is one two-way link, or two with two=double.
 
-    Exists: lengths of 2 or more. T_L: sum of floor(length/2). T_B: (n - 1)/n with the degree as built.
+    Exists: lengths of 2 or more. T_L: sum of floor(length/2). T_B: (n - 1)/n; more where two=double.
     Source: arXiv:2202.03356.
     """
     tail = "" if two == "single" else ",two=double"

@@ -135,12 +135,22 @@ def random(n: int, degree: int, seed: int = 0, links: Literal["two-way", "one-wa
         )
     chance = _random.Random(f"{n},{degree},{seed},{links}")
     for _ in range(200):
-        rows = _pairing(n, degree, chance) if links == "two-way" else _matching(n, degree, chance)
+        rows = _rows(n, degree, links == "two-way", chance)
         tail = "" if links == "two-way" else ",links=one-way"
         if rows and _is_connected(rows):
             recipe = f"random(n={n},degree={degree},seed={seed}{tail})"
             return Graph(f"Random({n},{degree})", recipe, tuple(tuple(sorted(row)) for row in rows))
     raise BudgetError(f"random: no connected graph of degree {degree} on {n} vertices in 200 tries; take another seed")
+
+
+def _rows(n: int, degree: int, is_two_way: bool, chance: _random.Random) -> list[set[int]] | None:
+    """Where each vertex leads; of a dense graph, what a sparse one leaves out."""
+    is_dense = 2 * degree > n - 1
+    wanted = n - 1 - degree if is_dense else degree
+    rows = _pairing(n, wanted, chance) if is_two_way else _matching(n, wanted, chance)
+    if rows is None or not is_dense:
+        return rows
+    return [set(range(n)) - row - {x} for x, row in enumerate(rows)]
 
 
 def _pairing(n: int, degree: int, chance: _random.Random) -> list[set[int]] | None:
@@ -159,7 +169,7 @@ def _pairing(n: int, degree: int, chance: _random.Random) -> list[set[int]] | No
         rows[b].add(a)
         done.append((a, b))
     tries = 0
-    while waiting and tries < 200 * n and done:
+    while waiting and done and tries < 200 * n:
         tries += 1
         a, b = waiting[-1]
         where = chance.randrange(len(done))

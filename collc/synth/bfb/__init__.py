@@ -43,9 +43,9 @@ class Bfb:
         n = problem.collective.n_ranks
         shapes = [(len(chunk.precondition), len(chunk.postcondition)) for chunk in problem.collective.chunks]
         if n < 2:
-            return "bfb moves data between ranks, and there is one"
+            return "there is one rank, so nothing moves"
         if set(shapes) not in ({(1, n)}, {(n, 1)}, {(n, n)}) or (shapes[0] != (n, n) and len(shapes) < n):
-            return f"bfb spreads or sums from and to every rank; {problem.collective.name} does not"
+            return f"it spreads or sums from and to every rank; {problem.collective.name} does not"
         return as_fabric(problem.topology).unsuited
 
     def run(self, problem: Problem) -> FlowSchedule:
@@ -131,6 +131,7 @@ def _told(fabric: Fabric, plan: Plan, word: str) -> str:
     loads = plan.loads
     time = sum(loads, Fraction(0)) / fabric.unit / plan.lanes.n
     rate = f"{float(1 / time):.6g}"
-    told = f"{word}: {len(loads)} steps; step by step at most {rate} GB/s algbw; {plan.n_chunks} chunks per shard"
+    cut = f"{plan.n_chunks} chunk{'s' * (plan.n_chunks > 1)} per shard"
+    told = f"{word}: {len(loads)} steps; step by step at most {rate} GB/s algbw; {cut}"
     ports = fabric.ports
     return told if ports is None else f"{told}; T_L {len(loads)}, T_B {Fraction(ports, plan.lanes.n) * sum(loads)} M/B"

@@ -116,7 +116,7 @@ def _read(topology: Topology) -> Fabric:
             entering[min(heads)] = units[hop]
         else:
             unsuited = (
-                f"bfb wants ranks joined by cables, or by one port each; link {hop[0]} -> {hop[1]} "
+                f"ranks must be joined by cables, or by one port each; link {hop[0]} -> {hop[1]} "
                 f"is shared by {len(users)} ways between ranks"
             )
             break
