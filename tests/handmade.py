@@ -145,6 +145,36 @@ def wide_exchange(n_slots: int, count: int) -> Program:
     return program(make_collective("allgather", 2, n_slots), blocks)
 
 
+def allpairs_allreduce(n: int, channels: int, count: int) -> Program:
+    """Every rank sends each other its share at once, `count` chunks on each channel, and then the sums.
+
+    Before anyone receives, a share is on its way on every connection: `count` places, or fewer where
+    chunks share a transfer.
+    """
+    share = channels * count
+
+    def blocks(rank):
+        peers = [peer for peer in range(n) if peer != rank]
+        made = []
+        for channel in range(channels):
+            at, first = channel * count, channel * len(peers)
+            for index, peer in enumerate(peers):
+                steps = [send(i(peer * share + at), count), recv(s(index * share + at), count)]
+                mine = o(rank * share + at)
+                if index == 0:
+                    steps += [copy(i(rank * share + at), mine, count), reduce(s(at), mine, count)]
+                    steps += [
+                        reduce(s(other * share + at), mine, count, ((first + other, 1),))
+                        for other in range(1, len(peers))
+                    ]
+                summed = () if index == 0 else ((first, 2 + len(peers)),)
+                steps += [send(mine, count, summed), recv(o(peer * share + at), count)]
+                made.append(block(peer, peer, *steps, channel=channel))
+        return made
+
+    return program(make_collective("allreduce", n, n * share), blocks, scratch=(n - 1) * share)
+
+
 def chain_broadcast(n: int, root: int = 0, *, inplace: bool = False) -> Program:
     def blocks(rank):
         place = (rank - root) % n

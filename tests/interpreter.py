@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,11 @@ class Outcome:
         return not self.hung and not self.complaints
 
 
-def run(program: Program, seed: int, depth: int = 1) -> Outcome:
-    """One run in an order drawn from the seed."""
+def run(program: Program, seed: int, depth: int | Mapping[tuple[int, int, int], int] = 1) -> Outcome:
+    """One run in an order drawn from the seed.
+
+    `depth` is that of all queues, or of each (from, to, channel).
+    """
     machine = _Machine(program, random.Random(seed), depth)
     if not machine.run():
         return Outcome(True)
@@ -38,7 +42,7 @@ def run(program: Program, seed: int, depth: int = 1) -> Outcome:
 
 
 class _Machine:
-    def __init__(self, program: Program, chance: random.Random, depth: int) -> None:
+    def __init__(self, program: Program, chance: random.Random, depth: int | Mapping) -> None:
         self.program = program
         self.chance = chance
         self.depth = depth
@@ -78,7 +82,9 @@ class _Machine:
         target = self.queues.setdefault((rank, threadblock.send_peer, threadblock.channel), deque())
         if instruction.op.receives and not source:
             return False
-        if instruction.op.sends and len(target) >= self.depth:
+        key = (rank, threadblock.send_peer, threadblock.channel)
+        depth = self.depth if isinstance(self.depth, int) else self.depth.get(key, 1)
+        if instruction.op.sends and len(target) >= depth:
             return False
         received = source.popleft() if instruction.op.receives else None
         sent = self.compute(self.memory[rank], instruction, received)

@@ -39,6 +39,34 @@ def with_step(program: Program, rank: int, number: int, step: int, **fields) -> 
     return edited(program, rank, number, edit)
 
 
+def in_transfers(program: Program, width: int) -> Program:
+    """The same program with instructions of at most `width` chunks each, as large messages run it."""
+    gpus = []
+    for gpu in program.gpus:
+        last = []  # threadblock -> instruction -> the last of its parts
+        for threadblock in gpu.threadblocks:
+            parts = [max(1, -(-item.count // width)) for item in threadblock.instructions]
+            last.append([sum(parts[: at + 1]) - 1 for at in range(len(parts))])
+        blocks = []
+        for threadblock in gpu.threadblocks:
+            steps = []
+            for item in threadblock.instructions:
+                waits = tuple((block, last[block][step]) for block, step in item.after)
+                steps += [
+                    replace(
+                        item,
+                        src=item.src and replace(item.src, offset=item.src.offset + start),
+                        dst=item.dst and replace(item.dst, offset=item.dst.offset + start),
+                        count=min(width, item.count - start),
+                        after=() if start else waits,
+                    )
+                    for start in range(0, max(1, item.count), width)
+                ]
+            blocks.append(replace(threadblock, instructions=tuple(steps)))
+        gpus.append(replace(gpu, threadblocks=tuple(blocks)))
+    return replace(program, gpus=tuple(gpus))
+
+
 _NOT_ABOUT_RESULTS = {
     "race",
     "uninitialized-read",

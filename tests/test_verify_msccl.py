@@ -87,7 +87,8 @@ def test_a_published_file_that_needs_the_default_depth():
 @pytest.mark.parametrize("name", all_programs())
 def test_handmade_programs_read_back_as_they_are(name):
     made = all_programs()[name]
-    report = look(to_xml(made))
+    # One of them fits its queues only while chunks share a transfer.
+    report = look(to_xml(made, maxBytes=2**20))
     assert errors(report) == set()
     assert report.file.programs == (made,)
 

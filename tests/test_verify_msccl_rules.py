@@ -259,7 +259,7 @@ def test_every_rule_has_a_test():
 
 def test_a_third_unreceived_send_hangs_with_simple_and_a_ninth_with_ll():
     def exchange(count):
-        return to_xml(all_programs()["wide_exchange"]) if count == 2 else _exchange(count)
+        return to_xml(all_programs()["wide_exchange"], maxBytes=2**20) if count == 2 else _exchange(count)
 
     assert errors(look(exchange(2))) == set()
     assert errors(look(exchange(3))) == {"fifo-depth"}
@@ -307,7 +307,12 @@ HOSTILE = {
     "huge rank": put(RING, '<gpu id="3"', '<gpu id="2147483647"').encode(),
     "huge scratch": put(RING, 's_chunks="0"', 's_chunks="1000000000"', 4).encode(),
     "huge count in a huge scratch": (
-        put(edit_step(RING, 0, 0, 0, cnt=10**9, srcbuf="s", dstbuf="s"), 's_chunks="0"', 's_chunks="1000000000"', 4)
+        put(
+            edit_step(RING, 0, 0, 0, cnt=10**9, srcbuf="s", dstbuf="s", dstoff=1),
+            's_chunks="0"',
+            's_chunks="1000000001"',
+            4,
+        )
     ).encode(),
     "huge count": put(RING, 'cnt="1"', 'cnt="1000000000"', 99).encode(),
 }

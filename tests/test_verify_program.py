@@ -78,7 +78,7 @@ def test_k_sends_before_k_receives_need_depth_k(k):
 def test_wide_instructions_need_more_places_in_large_messages():
     report = examine(wide_exchange(8, 4), fifo_depth=2)
     assert (report.fifo_depth_needed, report.fifo_depth_large) == (2, 8)
-    assert [(finding.rule, finding.severity) for finding in report.findings] == [("fifo-depth-large", "warning")]
+    assert [(finding.rule, finding.severity) for finding in report.findings] == [("fifo-depth-large", "error")]
 
 
 def test_order_through_another_rank_counts():

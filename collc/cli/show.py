@@ -7,6 +7,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+from collc.cli import queues
 from collc.units import format_bytes, format_rate
 from collc.verify.findings import Finding
 from collc.verify.report import FileReport, Served
@@ -31,6 +32,7 @@ def _file(report: FileReport, *, strict: bool) -> dict[str, Any]:
         "in_place": report.in_place,
         "findings": [asdict(finding) for finding in report.findings],
         "fifo_depth_needed": report.fifo_depth_needed,
+        **queues.document(report),
         "algbw_GBps": _number(report.algbw),
         "bound_algbw_GBps": _number(report.bound_algbw),
         "algbw_exact": _exact(report.algbw),
@@ -125,6 +127,7 @@ def _figures(report: FileReport) -> list[str]:
         lines.append(f"{full} of {len(report.loads)} links in use are the busiest; messages they carry: {shown}")
     if report.nics:
         lines.append(_nics(report))
+    lines += queues.lines(report)
     if report.elements or (report.grain or 0) > 1:
         lines.append(_multiples(report))
     return [*lines, *(_served(served) for served in report.served)]

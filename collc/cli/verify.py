@@ -36,6 +36,11 @@ def _sizes(ctx: click.Context, option: click.Parameter, words: str | None) -> tu
     return tuple(parse_bytes(word) for word in words.split(",")) if words else ()
 
 
+def _buffer(ctx: click.Context, option: click.Parameter, word: str | None) -> int | None:
+    """A size in bytes."""
+    return parse_bytes(word) if word else None
+
+
 @click.command(short_help="Check schedule files, whoever wrote them.")
 @click.argument("files", nargs=-1, metavar="FILE...")
 @click.option(
@@ -48,6 +53,12 @@ def _sizes(ctx: click.Context, option: click.Parameter, words: str | None) -> tu
 @click.option("--conditions", metavar="FILE", help="A YAML that says what it is to compute, chunk by chunk.")
 @click.option("--demand", metavar="FILE", help="The amounts an alltoallv is to move: a CSV matrix, a row per sender.")
 @click.option("--fifo-depth", type=click.IntRange(1), metavar="N", help="Sends a connection holds before it blocks.")
+@click.option(
+    "--buffer",
+    callback=_buffer,
+    metavar="SIZE",
+    help="Buffer of a connection, as NCCL_BUFFSIZE sets it.",
+)
 @click.option("--max-channels", type=click.IntRange(1), metavar="N", help="Channels the communicator has.")
 @click.option("--max-conn-per-nic", type=click.IntRange(1), metavar="N", help="Connections through a NIC, each way.")
 @click.option("--limit", "limits", multiple=True, callback=_limits, metavar="KEY=N", help="A limit of the runtime.")
@@ -136,6 +147,7 @@ def _request(options: Mapping[str, Any]) -> Request:
         demand=from_demand(read_demand(options["demand"]))[0] if options["demand"] else None,
         conditions=_conditions(conditions) if conditions else None,
         fifo_depth=options["fifo_depth"],
+        buffer_bytes=options["buffer"],
         max_channels=options["max_channels"],
         max_nic_connections=options["max_conn_per_nic"],
         limits=options["limits"],

@@ -18,6 +18,8 @@ class Buffer(Enum):
     OUTPUT = "output"
     SCRATCH = "scratch"
 
+    __hash__ = object.__hash__  # members are one of a kind; the inherited hash is slow
+
 
 @dataclass(frozen=True, slots=True, order=False)
 class Slot:
@@ -31,6 +33,13 @@ class Op(Enum):
     """What an instruction does.
 
     `src` and `dst` are slots of the rank that runs it; "received" is what the peer sent.
+
+    Attributes:
+        sends: whether it puts something into the threadblock's sending connection.
+        receives: whether it takes something out of the threadblock's receiving connection.
+        reads_src: whether it reads `src`.
+        reads_dst: whether it reads `dst` before it writes there.
+        writes_dst: whether it writes `dst`.
     """
 
     SEND = "send"  # send src
@@ -43,34 +52,13 @@ class Op(Enum):
     RECV_REDUCE_COPY = "recv_reduce_copy"  # dst := received + src
     RECV_REDUCE_COPY_SEND = "recv_reduce_copy_send"  # dst := received + src; send it
 
-    @property
-    def sends(self) -> bool:
-        """Whether it puts something into the threadblock's sending connection."""
-        return self in _SENDING
-
-    @property
-    def receives(self) -> bool:
-        """Whether it takes something out of the threadblock's receiving connection."""
-        return self in _RECEIVING
-
-    @property
-    def reads_src(self) -> bool:
-        """Whether it reads `src`."""
-        return self not in (Op.RECV, Op.NOP, Op.RECV_COPY_SEND)
-
-    @property
-    def reads_dst(self) -> bool:
-        """Whether it reads `dst` before it writes there."""
-        return self is Op.REDUCE
-
-    @property
-    def writes_dst(self) -> bool:
-        """Whether it writes `dst`."""
-        return self not in (Op.SEND, Op.NOP, Op.RECV_REDUCE_SEND)
-
-
-_SENDING = (Op.SEND, Op.RECV_COPY_SEND, Op.RECV_REDUCE_SEND, Op.RECV_REDUCE_COPY_SEND)
-_RECEIVING = (Op.RECV, Op.RECV_COPY_SEND, Op.RECV_REDUCE_SEND, Op.RECV_REDUCE_COPY, Op.RECV_REDUCE_COPY_SEND)
+    def __init__(self, word: str) -> None:
+        # Set once, as the checkers ask for them at every instruction.
+        self.sends = word.endswith("send")
+        self.receives = word.startswith("recv")
+        self.reads_src = word not in ("recv", "nop", "recv_copy_send")
+        self.reads_dst = word == "reduce"
+        self.writes_dst = word not in ("send", "nop", "recv_reduce_send")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,18 @@ class Protocol:
     Attributes:
         fifo_depth: transfers a sender may have outstanding on a connection before it blocks.
         min_chunk_bytes: a chunk is a multiple of this many bytes.
+        buffer_bytes: of a connection, as the runtime allocates it unless told otherwise.
+        transfer_bytes: payload that one transfer holds with that buffer.
     """
 
     fifo_depth: int
     min_chunk_bytes: int
+    buffer_bytes: int
+    transfer_bytes: int
+
+    def transfer_with(self, buffer_bytes: int | None) -> int:
+        """Payload that one transfer holds [bytes] with a buffer of another length, None being the default."""
+        return self.transfer_bytes if buffer_bytes is None else self.transfer_bytes * buffer_bytes // self.buffer_bytes
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ def _of_program(report: FileReport, value: Program, request: Request) -> FileRep
         channels=value.n_channels,
         protocol=value.protocol,
         fifo_depth_needed=examined.fifo_depth_needed,
+        liveness=examined.liveness,
     )
 
 
@@ -106,6 +107,7 @@ def examine_xml(raw: bytes, path: str, request: Request) -> FileReport:
         max_channels=request.max_channels,
         nbytes=request.sizes,
         asked=request.conditions or request.demand,
+        buffer_bytes=request.buffer_bytes,
     )
     report = FileReport(
         path,
@@ -115,6 +117,8 @@ def examine_xml(raw: bytes, path: str, request: Request) -> FileReport:
         guessed=request.runtime is None,
         limits=request.limits,
         fifo_depth_needed=examined.fifo_depth_needed,
+        liveness=examined.liveness,
+        transfers=examined.transfers,
         source=raw,
     )
     file = examined.file

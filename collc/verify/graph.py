@@ -14,7 +14,6 @@ from collc.ir.program import Buffer, Gpu, Instruction, Op, Program, Slot, Thread
 from collc.verify.rules import Collector
 
 Where = tuple[int, int, int]  # rank, threadblock, step
-_MAX_MOVES = 1 << 23  # slots moved in all; keeps a small file with vast counts from filling the memory
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,11 @@ class Connection:
     sends: tuple[int, ...]
     receives: tuple[int, ...]
 
+    @property
+    def path(self) -> str:
+        """Which it is, in words."""
+        return f"from rank {self.src} to rank {self.dst} on channel {self.channel}"
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -42,18 +46,22 @@ class Graph:
         instructions: in order of rank, threadblock, step.
         where: instruction number -> rank, threadblock, step.
         serial: instruction number -> number of its threadblock, counted over all ranks.
+        spans: number of a threadblock -> its instructions.
         waits: instruction number -> the instructions its `after` names.
         feeder: instruction number -> the send whose item it receives; -1 where it receives nothing.
+        receiver: instruction number -> the receive that takes what it sends; -1 where it sends nothing.
         connections: sorted by (src, dst, channel).
     """
 
     program: Program
-    instructions: tuple[Instruction, ...]
-    where: tuple[Where, ...]
-    serial: tuple[int, ...]
-    waits: tuple[tuple[int, ...], ...]
-    feeder: tuple[int, ...]
-    connections: tuple[Connection, ...]
+    instructions: Sequence[Instruction]
+    where: Sequence[Where]
+    serial: Sequence[int]
+    spans: Sequence[range]
+    waits: Sequence[tuple[int, ...]]
+    feeder: Sequence[int]
+    receiver: Sequence[int]
+    connections: Sequence[Connection]
 
     def predecessors(self) -> list[list[int]]:
         """Instruction number -> what must be done before it starts, whatever the queues hold."""
@@ -84,58 +92,33 @@ def slot_name(slot: Slot, index: int = 0) -> str:
 
 def build(program: Program, found: Collector) -> Graph | None:
     """The graph of a program, or None with findings where it is not well-formed."""
-    start = _starts(program)
     for gpu in program.gpus:
         _check_gpu(program, gpu, found)
     if found.has_errors:
         return None
-    where = [
-        (gpu.rank, block, step)
-        for gpu in program.gpus
-        for block, threadblock in enumerate(gpu.threadblocks)
-        for step in range(len(threadblock.instructions))
-    ]
-    instructions = [
-        instruction
-        for gpu in program.gpus
-        for threadblock in gpu.threadblocks
-        for instruction in threadblock.instructions
-    ]
-    moves = sum(instruction.count for instruction in instructions if instruction.op is not Op.NOP)
-    if moves > _MAX_MOVES:
-        found.add("not-judged", f"the instructions move {moves} chunks in all; up to {_MAX_MOVES} are checked")
-        return None
-    connections = _connect(program, start, where, instructions, found)
-    if found.has_errors:
-        return None
-    feeder = [-1] * len(instructions)
-    for connection in connections:
-        for send, receive in zip(connection.sends, connection.receives, strict=True):
-            feeder[receive] = send
-    serial_of = {key: serial for serial, key in enumerate(start)}
-    return Graph(
-        program,
-        tuple(instructions),
-        tuple(where),
-        tuple(serial_of[rank, block] for rank, block, _ in where),
-        tuple(
-            tuple(start[where[number][0], block] + step for block, step in instruction.after)
-            for number, instruction in enumerate(instructions)
-        ),
-        tuple(feeder),
-        tuple(connections),
-    )
-
-
-def _starts(program: Program) -> dict[tuple[int, int], int]:
-    """(rank, threadblock) -> number of its first instruction."""
-    starts = {}
-    total = 0
+    spans: list[range] = []
+    serials: dict[tuple[int, int], int] = {}  # rank, threadblock -> its number
     for gpu in program.gpus:
         for block, threadblock in enumerate(gpu.threadblocks):
-            starts[gpu.rank, block] = total
-            total += len(threadblock.instructions)
-    return starts
+            first = spans[-1].stop if spans else 0
+            serials[gpu.rank, block] = len(spans)
+            spans.append(range(first, first + len(threadblock.instructions)))
+    instructions = [item for gpu in program.gpus for block in gpu.threadblocks for item in block.instructions]
+    where = [(*key, step) for key, serial in serials.items() for step in range(len(spans[serial]))]
+    connections = _connect(program, serials, spans, where, instructions, found)
+    if found.has_errors:
+        return None
+    feeder, receiver = [-1] * len(instructions), [-1] * len(instructions)
+    for connection in connections:
+        for send, receive in zip(connection.sends, connection.receives, strict=True):
+            feeder[receive], receiver[send] = send, receive
+    starts = [[spans[serials[gpu.rank, block]].start for block in range(len(gpu.threadblocks))] for gpu in program.gpus]
+    waits = [
+        tuple([starts[rank][block] + step for block, step in item.after]) if item.after else ()
+        for (rank, _, _), item in zip(where, instructions, strict=True)
+    ]
+    serial = [number for number, span in enumerate(spans) for _ in span]
+    return Graph(program, instructions, where, serial, spans, waits, feeder, receiver, connections)
 
 
 def _check_gpu(program: Program, gpu: Gpu, found: Collector) -> None:
@@ -147,21 +130,49 @@ def _check_gpu(program: Program, gpu: Gpu, found: Collector) -> None:
     lengths = [len(threadblock.instructions) for threadblock in gpu.threadblocks]
     for block, threadblock in enumerate(gpu.threadblocks):
         _check_peers(program, gpu.rank, block, threadblock, found)
+        has_peer = threadblock.send_peer is not None, threadblock.recv_peer is not None
         for step, instruction in enumerate(threadblock.instructions):
-            where = (gpu.rank, block, step)
-            _check_waits(instruction, where, lengths, found)
-            if instruction.op is not Op.NOP:
-                _check_operands(instruction, where, room, found)
-            for needed, peer, verb in (
-                (instruction.op.sends, threadblock.send_peer, "send to"),
-                (instruction.op.receives, threadblock.recv_peer, "receive from"),
-            ):
-                if needed and peer is None:
-                    found.add(
-                        "peer",
-                        f"{in_words(where)} ({instruction.op.value}): its threadblock has no peer to {verb}",
-                        where,
-                    )
+            if not _is_well_formed(instruction, has_peer, lengths, room):
+                _tell(instruction, (gpu.rank, block, step), threadblock, lengths, room, found)
+
+
+def _is_well_formed(
+    instruction: Instruction, has_peer: tuple[bool, bool], lengths: Sequence[int], room: dict[Buffer, int]
+) -> bool:
+    """Whether `_tell` has nothing to say; most instructions are asked only this."""
+    op, count = instruction.op, instruction.count
+    for block, step in instruction.after:
+        if not (0 <= block < len(lengths) and 0 <= step < lengths[block]):
+            return False
+    if (op.sends and not has_peer[0]) or (op.receives and not has_peer[1]):
+        return False
+    for needed, slot in ((op.reads_src, instruction.src), (op.writes_dst, instruction.dst)):
+        if needed and (slot is None or slot.offset < 0 or slot.offset + count > room[slot.buffer]):
+            return False
+    return count >= 1 or op is Op.NOP
+
+
+def _tell(
+    instruction: Instruction,
+    where: Where,
+    threadblock: Threadblock,
+    lengths: Sequence[int],
+    room: dict[Buffer, int],
+    found: Collector,
+) -> None:
+    _check_waits(instruction, where, lengths, found)
+    if instruction.op is not Op.NOP:
+        _check_operands(instruction, where, room, found)
+    for needed, peer, verb in (
+        (instruction.op.sends, threadblock.send_peer, "send to"),
+        (instruction.op.receives, threadblock.recv_peer, "receive from"),
+    ):
+        if needed and peer is None:
+            found.add(
+                "peer",
+                f"{in_words(where)} ({instruction.op.value}): its threadblock has no peer to {verb}",
+                where,
+            )
 
 
 def _check_peers(program: Program, rank: int, block: int, threadblock: Threadblock, found: Collector) -> None:
@@ -212,7 +223,8 @@ def _check_operands(instruction: Instruction, where: Where, room: dict[Buffer, i
 
 def _connect(
     program: Program,
-    start: dict[tuple[int, int], int],
+    serials: dict[tuple[int, int], int],
+    spans: Sequence[range],
     where: Sequence[Where],
     instructions: Sequence[Instruction],
     found: Collector,
@@ -229,8 +241,9 @@ def _connect(
                 _claim(receivers, (threadblock.recv_peer, rank, channel), (rank, block), "receive from", found)
     connections = []
     for key in sorted(senders.keys() | receivers.keys()):
-        sends = _numbers(program, start, senders.get(key), sending=True)
-        receives = _numbers(program, start, receivers.get(key), sending=False)
+        src, dst = senders.get(key), receivers.get(key)
+        sends = tuple([at for at in spans[serials[src]] if instructions[at].op.sends] if src else ())
+        receives = tuple([at for at in spans[serials[dst]] if instructions[at].op.receives] if dst else ())
         connection = Connection(*key, sends, receives)
         _check_pairs(connection, where, instructions, found)
         connections.append(connection)
@@ -256,21 +269,10 @@ def _claim(
     )
 
 
-def _numbers(
-    program: Program, start: dict[tuple[int, int], int], owner: tuple[int, int] | None, *, sending: bool
-) -> tuple[int, ...]:
-    if owner is None:
-        return ()
-    listing = program.gpus[owner[0]].threadblocks[owner[1]].instructions
-    first = start[owner]
-    return tuple(first + step for step, item in enumerate(listing) if (item.op.sends if sending else item.op.receives))
-
-
 def _check_pairs(
     connection: Connection, where: Sequence[Where], instructions: Sequence[Instruction], found: Collector
 ) -> None:
-    path = f"from rank {connection.src} to rank {connection.dst} on channel {connection.channel}"
-    sends, receives = connection.sends, connection.receives
+    path, sends, receives = connection.path, connection.sends, connection.receives
     for index, (send, receive) in enumerate(zip(sends, receives, strict=False)):
         if instructions[send].count != instructions[receive].count:
             found.add(

@@ -2,9 +2,17 @@
 
 Threadblocks that only wait for items, for free places and for each other form a Kahn network: whether
 it comes to a stop, and where, does not depend on the order the hardware picks. So it is run once, with
-queues of depth one; whenever nothing can move, the depth grows by the least that frees a sender. The
-depth at the end is the least with which the program ends, and if it stops for any other reason than a
-full queue, it hangs at every depth.
+queues of depth one; whenever nothing can move, they become deeper by one. The depth at the end is the
+least with which the program ends, and if it stops for any other reason than a full queue, it hangs at
+every depth. That a large message goes through the program slice by slice changes nothing: one pass
+after the other is an order the hardware may pick, and leaves the queues empty in between.
+
+An instruction moves its chunks in one transfer or in several, each with a queue place of its own, by
+how many chunks a transfer holds (its width). Narrower is never safer: a program that hangs with
+transfers of some width hangs with all narrower ones, as their circle of waits contains the other.
+
+Most programs end even without queues, each send handing over to its receive at once; that takes one
+sort to see, and then they end with any queues and any width.
 
 Source: Kahn, The semantics of a simple language for parallel programming, 1974; Parks, Bounded
 scheduling of process networks, 1995 (growing the queues only when everything waits).
@@ -12,204 +20,222 @@ scheduling of process networks, 1995 (growing the queues only when everything wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from collc.verify.graph import Connection, Graph
+from collc.verify.graph import Graph
 
 _SHOWN = 8  # lines of a story; longer circles are cut
+WHOLE = 1 << 62  # a width that holds any instruction's chunks
 
 
-@dataclass(frozen=True)
-class Operations:
-    """The queue operations of a program: one per instruction, or several where it moves many chunks.
+def rendezvous(graph: Graph) -> list[int] | None:
+    """The instructions in an order in which each send is followed by its receive; None if there is none.
 
-    Attributes:
-        graph: whose they are.
-        owner: operation number -> instruction number.
-        predecessors: operation number -> what it comes after, apart from full queues.
-        connections: as in the graph, in operation numbers.
+    With such an order a program ends whatever the depth of its queues and the width of a transfer.
+
+    Complexity: linear in instructions and waits.
     """
-
-    graph: Graph
-    owner: list[int]
-    predecessors: list[list[int]]
-    connections: list[Connection]
-
-    def followers(self) -> list[list[int]]:
-        """Operation number -> those that come after it."""
-        found: list[list[int]] = [[] for _ in self.owner]
-        for number, before in enumerate(self.predecessors):
-            for other in before:
-                found[other].append(number)
-        return found
-
-
-def whole(graph: Graph) -> Operations:
-    """One operation per instruction."""
-    return Operations(graph, list(range(len(graph.instructions))), graph.predecessors(), list(graph.connections))
-
-
-def split(graph: Graph) -> Operations:
-    """One operation per chunk, which is how large messages move."""
-    counts = [max(1, instruction.count) for instruction in graph.instructions]
-    first: list[int] = []
-    owner: list[int] = []
-    for number, count in enumerate(counts):
-        first.append(len(owner))
-        owner += [number] * count
-    predecessors: list[list[int]] = []
-    for number, before in enumerate(graph.predecessors()):
-        feeder = graph.feeder[number]
-        ends = [first[other] + counts[other] - 1 for other in before if other != feeder]
-        for index in range(counts[number]):
-            mine = ends if index == 0 else [len(predecessors) - 1]
-            predecessors.append([*mine, first[feeder] + index] if feeder >= 0 else mine)
-    connections = [
-        Connection(
-            connection.src,
-            connection.dst,
-            connection.channel,
-            tuple(first[send] + index for send in connection.sends for index in range(counts[send])),
-            tuple(first[receive] + index for receive in connection.receives for index in range(counts[receive])),
-        )
-        for connection in graph.connections
-    ]
-    return Operations(graph, owner, predecessors, connections)
-
-
-def run(operations: Operations, limit: int | None = None) -> tuple[list[int], int]:
-    """Run a program with queues no deeper than they must be.
-
-    Args:
-        limit: the queues do not grow beyond this depth.
-
-    Returns:
-        The operations in an order they can run in, without those that can never run, and the depth of
-        the queues.
-
-    Complexity: linear in operations and waits.
-    """
-    followers = operations.followers()
-    waiting = [len(before) for before in operations.predecessors]
-    queues = _Queues(operations)
-    ready = [number for number, count in enumerate(waiting) if count == 0]
-    done: list[int] = []
+    feeder, receiver = graph.feeder, graph.receiver
+    head = list(range(len(feeder)))  # instruction -> the first send of its chain of send and receive
+    for number, feed in enumerate(feeder):
+        if feed >= 0 > feeder[feed]:
+            head[number] = feed
+            while receiver[number] >= 0:
+                number = receiver[number]
+                head[number] = feed
+    waiting = [0] * len(head)
+    followers: list[list[int]] = [[] for _ in head]
+    for span in graph.spans:
+        before = -1
+        for number in span:
+            mine = head[number]
+            for other in graph.waits[number]:
+                followers[head[other]].append(mine)
+                waiting[mine] += 1
+            if before >= 0:
+                followers[before].append(mine)
+                waiting[mine] += 1
+            before = mine
+    # What no chain begins is a circle of receives; its members stay their own heads and never come up.
+    ready = [number for number, count in enumerate(waiting) if not count and feeder[number] < 0]
+    order: list[int] = []
     while ready:
         number = ready.pop()
-        if not queues.must_wait(number):
-            done.append(number)
-            ready += queues.released_by(number)
-            for other in followers[number]:
-                waiting[other] -= 1
-                if waiting[other] == 0:
-                    ready.append(other)
-        if not ready:
-            ready += queues.grow(limit)
-    return done, queues.depth
+        for other in followers[number]:
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+        while number >= 0:
+            order.append(number)
+            number = receiver[number]
+    return order if len(order) == len(head) else None
 
 
-class _Queues:
-    """The queues of a run, and the sends that found theirs full.
+class Run:
+    """A run of a program, with queues no deeper than they must be.
 
     Attributes:
-        depth: places each has.
+        graph: whose run.
+        width: chunks that one transfer holds.
+        order: the instructions in the order in which they ended, without those that never do.
+        depth: places each queue has in the end.
+        moves: (instruction, transfers) in the order in which they were made.
+        sent, taken: number of a connection -> transfers put into it and taken out.
+        at: number of a threadblock -> the instruction it has come to; `part`: the transfers of it made.
+
+    Complexity: linear in transfers and waits, without memory for each transfer unless asked for `moves`.
     """
 
-    def __init__(self, operations: Operations) -> None:
-        self.depth = 1
-        total = len(operations.owner)
-        self._sends_on = [-1] * total
-        self._takes_from = [-1] * total
-        self._index = [0] * total
-        for queue, connection in enumerate(operations.connections):
-            for index, send in enumerate(connection.sends):
-                self._sends_on[send] = queue
-                self._index[send] = index
-            for receive in connection.receives:
-                self._takes_from[receive] = queue
-        self._taken = [0] * len(operations.connections)
-        self._parked: dict[int, int] = {}  # queue -> the send that waits; only one threadblock sends there
+    def __init__(
+        self, graph: Graph, width: int = WHOLE, *, depth: int = 1, limit: int | None = None, traced: bool = False
+    ) -> None:
+        """Run it.
 
-    def must_wait(self, number: int) -> bool:
-        """Whether an operation sends into a full queue; it is then parked."""
-        queue = self._sends_on[number]
-        if queue < 0 or self._index[number] - self._taken[queue] < self.depth:
+        Args:
+            depth: places the queues have at first.
+            limit: the queues do not grow beyond this depth.
+            traced: whether to keep `moves`.
+        """
+        self.graph = graph
+        self.width = width
+        self.depth = depth
+        self.order: list[int] = []
+        self.moves: list[tuple[int, int]] = []
+        self.at = [span.start for span in graph.spans]
+        self.part = [0] * len(self.at)
+        self.out_of = [-1] * len(graph.instructions)  # instruction -> the connection it sends into
+        self.into = [-1] * len(graph.instructions)  # and the one it receives from
+        for index, connection in enumerate(graph.connections):
+            for number in connection.sends:
+                self.out_of[number] = index
+            for number in connection.receives:
+                self.into[number] = index
+        self.sent = [0] * len(graph.connections)
+        self.taken = [0] * len(graph.connections)
+        self._traced = traced
+        self._starved: dict[int, int] = {}  # connection -> the threadblock that finds it empty
+        self._parked: dict[int, int] = {}  # connection -> the threadblock that finds it full
+        self._waiting: dict[int, list[int]] = {}  # instruction -> the threadblocks that wait for its end
+        self._run(limit)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the program comes to its end."""
+        return len(self.order) == len(self.graph.instructions)
+
+    def transfers(self, number: int) -> int:
+        """How many transfers an instruction makes, or one step where it makes none."""
+        if self.into[number] < 0 and self.out_of[number] < 0:
+            return 1
+        return max(1, -(-self.graph.instructions[number].count // self.width))
+
+    def unfinished(self, number: int) -> int | None:
+        """An instruction that another waits for and that has not ended; None if there is none."""
+        for other in self.graph.waits[number]:
+            if self.at[self.graph.serial[other]] <= other:
+                return other
+        return None
+
+    def _run(self, limit: int | None) -> None:
+        ready = list(range(len(self.at) - 1, -1, -1))
+        while ready:
+            block = ready.pop()
+            end = self.graph.spans[block].stop
+            while self.at[block] < end and self._step(block, ready):
+                pass
+            if not ready and self._parked and (limit is None or self.depth < limit):
+                self.depth += 1
+                ready += self._parked.values()
+                self._parked.clear()
+
+    def _step(self, block: int, ready: list[int]) -> bool:
+        """Make as many transfers of a threadblock's instruction as can be; whether there was any."""
+        number = self.at[block]
+        part = self.part[block]
+        if not part and self.graph.waits[number] and (other := self.unfinished(number)) is not None:
+            self._waiting.setdefault(other, []).append(block)
             return False
-        self._parked[queue] = number
+        into, out_of = self.into[number], self.out_of[number]
+        total = self.transfers(number)
+        count = total - part
+        if into >= 0:
+            count = min(count, self.sent[into] - self.taken[into])
+            if not count:
+                self._starved[into] = block
+                return False
+        if out_of >= 0:
+            count = min(count, self.depth + self.taken[out_of] - self.sent[out_of])
+            if not count:
+                self._parked[out_of] = block
+                return False
+            self.sent[out_of] += count
+            if out_of in self._starved:
+                ready.append(self._starved.pop(out_of))
+        if into >= 0:
+            self.taken[into] += count
+            if into in self._parked:
+                ready.append(self._parked.pop(into))
+        if self._traced:
+            self.moves.append((number, count))
+        self._advance(block, part + count, total, ready)
         return True
 
-    def released_by(self, number: int) -> list[int]:
-        """The parked send that finds a place once an operation has run."""
-        queue = self._takes_from[number]
-        if queue < 0:
-            return []
-        self._taken[queue] += 1
-        return [self._parked.pop(queue)] if queue in self._parked else []
-
-    def grow(self, limit: int | None) -> list[int]:
-        """Deepen the queues by the least that frees a send; those that are free then."""
-        needed = {queue: self._index[number] - self._taken[queue] + 1 for queue, number in self._parked.items()}
-        if not needed or (limit is not None and min(needed.values()) > limit):
-            return []
-        self.depth = min(needed.values())
-        return [self._parked.pop(queue) for queue, depth in needed.items() if depth == self.depth]
+    def _advance(self, block: int, part: int, total: int, ready: list[int]) -> None:
+        if part < total:
+            self.part[block] = part
+            return
+        number = self.at[block]
+        self.order.append(number)
+        self.part[block] = 0
+        self.at[block] = number + 1
+        if number in self._waiting:
+            ready += self._waiting.pop(number)
 
 
-def story(operations: Operations, limit: int | None = None) -> tuple[int, str]:
-    """Why a program that hangs, with queues up to a depth, does so.
+def story(run: Run) -> tuple[int, str]:
+    """Why a run that came to a stop did so.
 
     Returns:
         The number of an instruction in the circle, and the circle in words.
     """
-    graph = operations.graph
-    order, depth = run(operations, limit)
-    done = set(order)
-    fronts: dict[int, int] = {}
-    for number in range(len(operations.owner)):
-        if number not in done:
-            fronts.setdefault(graph.serial[operations.owner[number]], number)
-    blockers = _Blockers(operations, done, depth)
+    graph = run.graph
     seen: dict[int, int] = {}
     lines: list[str] = []
-    front = next(iter(fronts.values()))
-    while front not in seen:
-        seen[front] = len(lines)
-        wanted, why = blockers.of(front)
-        lines.append(f"{graph.name(operations.owner[front])} waits for {why}")
-        front = fronts[graph.serial[operations.owner[wanted]]]
-    circle = lines[seen[front] :]
+    block = next(block for block, span in enumerate(graph.spans) if run.at[block] < span.stop)
+    while block not in seen:
+        seen[block] = len(lines)
+        number = run.at[block]
+        wanted, why = _blocker(run, number, block)
+        lines.append(f"{graph.name(number)} waits for {why}")
+        block = graph.serial[wanted]
+    circle = lines[seen[block] :]
     told = "; ".join(circle[:_SHOWN])
     if len(circle) > _SHOWN:
         told += f"; and so on, {len(circle)} in the circle"
-    return operations.owner[front], told
+    return run.at[block], told
 
 
-class _Blockers:
-    """What the first unfinished operation of a threadblock waits for."""
+def _blocker(run: Run, number: int, block: int) -> tuple[int, str]:
+    """An instruction that has not ended and that keeps another from going on, and what it would bring."""
+    graph = run.graph
+    if not run.part[block] and (other := run.unfinished(number)) is not None:
+        return other, graph.name(other)
+    into, out_of = run.into[number], run.out_of[number]
+    if into >= 0 and run.sent[into] == run.taken[into]:
+        feeder = graph.feeder[number]
+        return feeder, f"what {graph.name(feeder)} is to send"
+    connection = graph.connections[out_of]
+    wanted = _holding(run, connection.receives, run.taken[out_of])
+    return wanted, (
+        f"a free place to rank {connection.dst} on channel {connection.channel}, which holds {run.depth} "
+        f"until {graph.name(wanted)} receives"
+    )
 
-    def __init__(self, operations: Operations, done: set[int], depth: int) -> None:
-        self._operations = operations
-        self._done = done
-        self._depth = depth
-        self._sent = {
-            send: (connection, index)
-            for connection in operations.connections
-            for index, send in enumerate(connection.sends)
-        }
 
-    def of(self, front: int) -> tuple[int, str]:
-        """An operation that has not run, and what it would bring."""
-        graph = self._operations.graph
-        owner = self._operations.owner
-        for wanted in self._operations.predecessors[front]:
-            if wanted in self._done:
-                continue
-            fed = graph.feeder[owner[front]] == owner[wanted]
-            return wanted, ("what " if fed else "") + graph.name(owner[wanted]) + (" is to send" if fed else "")
-        # Everything else is there, so it is the queue that is full.
-        connection, index = self._sent[front]
-        wanted = connection.receives[index - self._depth]
-        return wanted, (
-            f"a free place to rank {connection.dst} on channel {connection.channel}, which holds {self._depth} "
-            f"until {graph.name(owner[wanted])} receives"
-        )
+def _holding(run: Run, receives: Sequence[int], taken: int) -> int:
+    """The receive that is to take the next transfer out of a connection."""
+    for receive in receives:
+        taken -= run.transfers(receive)
+        if taken < 0:
+            return receive
+    raise ValueError(f"{len(receives)} receives take fewer transfers than were sent")

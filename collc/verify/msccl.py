@@ -5,20 +5,22 @@ Written from the runtimes' own parsers and kernels, not from collc's writer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from collc.errors import InputError
 from collc.ir.collective import ROOTED, Collective, make_collective
 from collc.ir.program import Gpu, Program
 from collc.runtimes import Runtime
-from collc.verify import program as program_check
+from collc.verify.depths import Liveness, Transfers
 from collc.verify.findings import Finding
 from collc.verify.msccl_algo import Algo
-from collc.verify.msccl_reader import Reader
+from collc.verify.msccl_reader import Lines, Reader
 from collc.verify.msccl_steps import Shape, read_gpu
+from collc.verify.program import ProgramReport, examine_calls
+from collc.verify.program import examine as examine_program
 from collc.verify.rules import Collector
-from collc.verify.xml import Element, elements
+from collc.verify.xml import Element, Malformed, children, elements, stream
 
 _ROOT_TRIES = 8
 _MAX_SLOTS = 1 << 20  # ranks times chunks; keeps a small file that claims much from filling the memory
@@ -62,14 +64,17 @@ class MscclReport:
         file: as read; None where it is no MSCCL file at all.
         findings: of the reader and of the program checker; none of severity "error" means that the
             runtime takes the file and it is proven right.
-        fifo_depth_needed, fifo_depth_large: as the program checker reports them, the largest of all
-            kinds of call.
+        fifo_depth_needed, fifo_depth_large: as the program checker reports them.
+        liveness: how the program ends; None where there is none.
+        transfers: how the runtime cuts messages; None where the file does not say into how many chunks.
     """
 
     file: MscclFile | None
     findings: tuple[Finding, ...]
     fifo_depth_needed: int | None = None
     fifo_depth_large: int | None = None
+    liveness: Liveness | None = None
+    transfers: Transfers | None = None
 
 
 def examine(
@@ -81,6 +86,7 @@ def examine(
     nbytes: Iterable[int] = (),
     element_bytes: int = 4,
     asked: Collective | None = None,
+    buffer_bytes: int | None = None,
 ) -> MscclReport:
     """Judge a file by the rules of a runtime, and what it does in any order the hardware picks.
 
@@ -90,6 +96,7 @@ def examine(
         nbytes: message sizes [bytes] to ask for; those not served are reported.
         element_bytes: of the data type at those sizes.
         asked: what it is to compute, instead of what its collective's name means.
+        buffer_bytes: of a connection; the runtime's own by default.
     """
     file = read(text, runtime, max_channels=max_channels, asked=asked)
     if file is None or file.collective is None:
@@ -100,7 +107,13 @@ def examine(
         findings.append(Finding("not-judged", "error", "no program could be made of the steps", 1, 1))
     protocol = runtime.protocols.get(file.protocol)
     depth = fifo_depth if fifo_depth is not None else protocol.fifo_depth if protocol else None
-    reports = [program_check.examine(item, fifo_depth=depth, lines=file.lines) for item in file.programs]
+    transfers = None
+    if protocol and file.n_chunks:
+        room = protocol.transfer_with(buffer_bytes)
+        transfers = Transfers(file.n_chunks, room, runtime.max_count, file.max_bytes)
+    reports: tuple[ProgramReport, ...] = ()
+    if file.programs:
+        reports = examine_calls(file.programs, fifo_depth=depth, lines=file.lines, transfers=transfers)
     for item, report in zip(file.programs, reports, strict=True):
         known = {(finding.rule, finding.message) for finding in findings}
         ending = " (called in place)" if item.collective.inplace and len(reports) > 1 else ""
@@ -113,11 +126,11 @@ def examine(
         reason = why_not_served(file, size, element_bytes)
         if reason:
             findings.append(Finding("size-not-served", "warning", f"{size} bytes are not served: {reason}", 1, 1))
+    if not reports:
+        return MscclReport(file, tuple(findings), transfers=transfers)
+    first = reports[0]
     return MscclReport(
-        file,
-        tuple(findings),
-        _largest(report.fifo_depth_needed for report in reports),
-        _largest(report.fifo_depth_large for report in reports),
+        file, tuple(findings), first.fifo_depth_needed, first.fifo_depth_large, first.liveness, transfers
     )
 
 
@@ -132,11 +145,6 @@ def _unreadable(text: bytes) -> tuple[Finding, ...]:
             place=(1, 1),
         )
     return found.findings()
-
-
-def _largest(depths: Iterable[int | None]) -> int | None:
-    known = list(depths)
-    return None if None in known or not known else max(depth for depth in known if depth is not None)
 
 
 def why_not_served(file: MscclFile, nbytes: int, element_bytes: int = 4) -> str | None:
@@ -158,18 +166,22 @@ def why_not_served(file: MscclFile, nbytes: int, element_bytes: int = 4) -> str 
 def read(
     text: bytes, runtime: Runtime, *, max_channels: int | None = None, asked: Collective | None = None
 ) -> MscclFile | None:
-    """A file as a runtime reads it; None where there is no <algo>."""
+    """A file as a runtime reads it; None where there is no <algo>, or no XML."""
     found = Collector()
-    listing = elements(text, found)
-    if not listing or listing[0].tag != "algo":
+    try:
+        listing = stream(text, found)
+        root = next(listing)
+        if root.tag != "algo":
+            return None
+        reader = Reader(runtime, found)
+        algo = Algo(reader, root, asked)
+        algo.check(max_channels)
+        gpus, lines = _read_gpus(reader, listing, algo)
+    except (Malformed, StopIteration):
         return None
-    reader = Reader(runtime, found)
-    algo = Algo(reader, listing[0], asked)
-    algo.check(max_channels)
-    gpus, lines = _read_gpus(reader, listing, algo)
     programs: tuple[Program, ...] = ()
     if gpus is not None and algo.collective is not None:
-        programs = _programs(algo, gpus, lines)
+        programs = _programs(algo, gpus)
     return MscclFile(
         algo.name,
         algo.collective,
@@ -187,30 +199,26 @@ def read(
     )
 
 
-def _read_gpus(
-    reader: Reader, listing: list[Element], algo: Algo
-) -> tuple[list[Gpu] | None, dict[tuple[int, int, int], tuple[int, int]]]:
+def _read_gpus(reader: Reader, listing: Iterator[Element], algo: Algo) -> tuple[list[Gpu] | None, Lines]:
     """The <gpu> elements in order of rank; None where one cannot be understood."""
     gpus: dict[int, Gpu] = {}
-    lines: dict[tuple[int, int, int], tuple[int, int]] = {}
+    lines = Lines(algo.element.ends)
     shape = Shape(algo.n_ranks, algo.n_channels)
-    children = [index for index, element in enumerate(listing) if element.depth == 1]
-    for index, end in zip(children, [*children[1:], len(listing)], strict=True):
-        element = listing[index]
+    for element, *inner in children(listing):
         if element.tag != "gpu":
             continue
-        read_one = read_gpu(reader, element, listing[index + 1 : end], shape)
+        read_one = read_gpu(reader, element, inner, shape)
         if read_one is None:
             reader.is_complete = False
             continue
-        gpu, places = read_one
+        gpu, offsets = read_one
         if gpu.rank in gpus or not 0 <= gpu.rank < algo.n_ranks:
             what = "has a second <gpu>" if gpu.rank in gpus else f"is no rank from 0 to {algo.n_ranks - 1}"
             reader.found.add("gpu-missing", f"id {gpu.rank} {what}", place=element.place)
             reader.is_complete = False
             continue
         gpus[gpu.rank] = gpu
-        lines.update(places)
+        lines.offsets[gpu.rank] = offsets
         _check_chunk_counts(algo, element)
     missing = [rank for rank in range(algo.n_ranks) if rank not in gpus]
     if missing and reader.is_complete:
@@ -242,9 +250,7 @@ def _check_chunk_counts(algo: Algo, element: Element) -> None:
             )
 
 
-def _programs(
-    algo: Algo, gpus: list[Gpu], lines: Mapping[tuple[int, int, int], tuple[int, int]]
-) -> tuple[Program, ...]:
+def _programs(algo: Algo, gpus: list[Gpu]) -> tuple[Program, ...]:
     factor = algo.chunk_factor() if algo.asked is None else 1
     limit = algo.reader.runtime.max_offset + 1
     if factor is None:
@@ -282,7 +288,7 @@ def _collective(algo: Algo, gpus: list[Gpu], factor: int) -> Collective:
         collective = make_collective(name, algo.n_ranks, factor, root=root)
         collective = replace(collective, inplace=not algo.outofplace)
         first = first or collective
-        report = program_check.examine(Program(collective, tuple(gpus), algo.protocol or "Simple"))
+        report = examine_program(Program(collective, tuple(gpus), algo.protocol or "Simple"))
         if not any(finding.severity == "error" for finding in report.findings):
             return collective
     if first is None:

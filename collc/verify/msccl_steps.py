@@ -7,12 +7,14 @@ announcement that reaches the number it waits for.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from collc.errors import nearest
 from collc.ir.program import Buffer, Gpu, Instruction, Op, Slot, Threadblock
-from collc.verify.msccl_reader import Reader
+from collc.verify.msccl_reader import BUFFERS, Reader
 from collc.verify.xml import Element
 
 _OPS = {
@@ -26,11 +28,13 @@ _OPS = {
     "re": Op.REDUCE,
     "nop": Op.NOP,
 }
-_BUFFERS = {"i": Buffer.INPUT, "o": Buffer.OUTPUT, "s": Buffer.SCRATCH}
+_FLAGS = ("0", "1")
+_STEP = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep", "type", "srcbuf", "dstbuf")
+_read_step_values = itemgetter(*_STEP)
 _FUSED_REDUCTIONS = 16  # reductions of a threadblock after which no run goes on (MSCCL_MAX_REDUCE_FUSION)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Step:
     """A step as it stands in the file."""
 
@@ -71,8 +75,8 @@ class Shape:
 
 def read_gpu(
     reader: Reader, element: Element, inner: Sequence[Element], shape: Shape
-) -> tuple[Gpu, dict[tuple[int, int, int], tuple[int, int]]] | None:
-    """One <gpu> and the line and column of each of its steps; None where an attribute is missing.
+) -> tuple[Gpu, list[list[int]]] | None:
+    """One <gpu> and the offset of each step of each threadblock in the file; None where an attribute is missing.
 
     Args:
         inner: the elements inside, in document order.
@@ -94,10 +98,7 @@ def read_gpu(
         _fold(reader, block)
         _check_steps(reader, block, declared)
     threadblocks = tuple(_threadblock(reader, block, blocks) for block in blocks)
-    lines = {
-        (rank, block.ident, index): step.element.place for block in blocks for index, step in enumerate(block.steps)
-    }
-    return Gpu(rank, s_chunks, threadblocks), lines
+    return Gpu(rank, s_chunks, threadblocks), [[step.element.offset for step in block.steps] for block in blocks]
 
 
 def _read_blocks(reader: Reader, inner: Sequence[Element]) -> Iterator[_Block | None]:
@@ -109,7 +110,8 @@ def _read_blocks(reader: Reader, inner: Sequence[Element]) -> Iterator[_Block | 
                 yield block
             block = _read_block(reader, element) if element.tag == "tb" else None
         elif block is not None and element.tag == "step" and element.depth == depth + 1:
-            step = _read_step(reader, element, len(block.steps))
+            position = len(block.steps)
+            step = _read_plain_step(reader, element, position) or _read_step(reader, element, position)
             if step is not None:
                 block.steps.append(step)
     yield block
@@ -125,12 +127,29 @@ def _read_block(reader: Reader, element: Element) -> _Block | None:
     return _Block(element, ident, send if send >= 0 else None, recv if recv >= 0 else None, channel)
 
 
+def _read_plain_step(reader: Reader, element: Element, position: int) -> _Step | None:
+    """A step with which nothing at all is wrong; None leaves it to `_read_step` to say what is."""
+    try:
+        s, srcoff, dstoff, count, depid, deps, hasdep, kind, srcbuf, dstbuf = _read_step_values(element.attributes)
+        plain = reader.plain
+        src, dst = reader.slots[srcbuf, srcoff], reader.slots[dstbuf, dstoff]
+        wanted, awaited = plain[depid], plain[deps]
+        if plain[s] != position or hasdep not in _FLAGS or (wanted < 0) != (awaited < 0):
+            return None
+        if kind not in reader.runtime.step_types:
+            return None
+        waits_for = (wanted, awaited) if wanted >= 0 else None
+        return _Step(element, _OPS[kind], src, dst, plain[count], waits_for, hasdep == "1")
+    except KeyError:
+        return None
+
+
 def _read_step(reader: Reader, element: Element, position: int) -> _Step | None:
     runtime, found = reader.runtime, reader.found
     keys = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
     numbers = [reader.number(element, key) for key in keys]
     kind = reader.text(element, "type")
-    buffers = [reader.choice(element, key, tuple(_BUFFERS)) for key in ("srcbuf", "dstbuf")]
+    buffers = [reader.choice(element, key, tuple(BUFFERS)) for key in ("srcbuf", "dstbuf")]
     if kind is not None and kind not in _OPS:
         reader.is_complete = False
         found.add("step-type", f"type '{kind[:40]}'" + nearest(kind[:40], runtime.step_types), place=element.place)
@@ -153,8 +172,8 @@ def _read_step(reader: Reader, element: Element, position: int) -> _Step | None:
     return _Step(
         element,
         _OPS[kind],
-        Slot(_BUFFERS[buffers[0]], srcoff),
-        Slot(_BUFFERS[buffers[1]], dstoff),
+        Slot(BUFFERS[buffers[0]], srcoff),
+        Slot(BUFFERS[buffers[1]], dstoff),
         count,
         (depid, deps) if depid >= 0 else None,
         hasdep == 1,
@@ -265,8 +284,12 @@ def _is_joined(before: _Step, step: _Step) -> bool:
 
 def _check_steps(reader: Reader, block: _Block, declared: dict[Buffer, int]) -> None:
     runtime, found = reader.runtime, reader.found
+    i_chunks, o_chunks, s_chunks = declared[Buffer.INPUT], declared[Buffer.OUTPUT], declared[Buffer.SCRATCH]
+    safe = min(i_chunks, o_chunks, s_chunks, runtime.max_offset + 1)
     for step in block.steps:
-        if step.op is Op.NOP:
+        op = step.op
+        is_safe = 0 <= step.src.offset < safe and 0 <= step.dst.offset < safe
+        if op is Op.NOP or (is_safe and step.count <= runtime.max_count):
             continue
         if step.count > runtime.max_count:
             found.add(
@@ -289,17 +312,13 @@ def _check_steps(reader: Reader, block: _Block, declared: dict[Buffer, int]) -> 
 
 
 def _threadblock(reader: Reader, block: _Block, blocks: list[_Block]) -> Threadblock:
-    instructions = tuple(
-        Instruction(
-            step.op,
-            step.src if step.op.reads_src else None,
-            step.dst if step.op.writes_dst else None,
-            step.count if step.op is not Op.NOP else 1,
-            _awaited(reader, step, blocks),
-        )
-        for step in block.steps
-    )
-    return Threadblock(block.send_peer, block.recv_peer, block.channel, instructions)
+    instructions = []
+    for step in block.steps:
+        op = step.op
+        awaited = _awaited(reader, step, blocks) if step.waits_for else ()
+        src, dst = step.src if op.reads_src else None, step.dst if op.writes_dst else None
+        instructions.append(Instruction(op, src, dst, step.count if op is not Op.NOP else 1, awaited))
+    return Threadblock(block.send_peer, block.recv_peer, block.channel, tuple(instructions))
 
 
 def _awaited(reader: Reader, step: _Step, blocks: list[_Block]) -> tuple[tuple[int, int], ...]:
@@ -322,17 +341,16 @@ def _awaited(reader: Reader, step: _Step, blocks: list[_Block]) -> tuple[tuple[i
         )
         return ()
     block = blocks[ident]
-    for count, index in block.announced:
-        if count >= number:
-            # Reductions that run as one end together, and a nop ends with the step that takes its wait.
-            units = sum(other.op is not Op.NOP and not other.fused for other in block.steps[number + 1 : index + 1])
-            if units > (block.steps[number].op is Op.NOP):
-                found.add(
-                    "wait-announced-late",
-                    f"waits for threadblock {ident} step {number}, which has hasdep=0; step {index} releases it",
-                    place=step.element.place,
-                )
-            return ((ident, index),)
+    for _, index in block.announced[bisect_left(block.announced, (number, -1)) :][:1]:
+        # Reductions that run as one end together, and a nop ends with the step that takes its wait.
+        units = sum([other.op is not Op.NOP and not other.fused for other in block.steps[number + 1 : index + 1]])
+        if units > (block.steps[number].op is Op.NOP):
+            found.add(
+                "wait-announced-late",
+                f"waits for threadblock {ident} step {number}, which has hasdep=0; step {index} releases it",
+                place=step.element.place,
+            )
+        return ((ident, index),)
     found.add(
         "wait-not-announced",
         f"waits for threadblock {ident} step {number}, but neither it nor a later step there has hasdep=1",

@@ -46,29 +46,31 @@ def _doubtful(graph: Graph, memory: Memory, order: Sequence[int]) -> dict[Pair, 
     doubtful: dict[Pair, int] = {}
     last_write: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
-    waited: list[dict[int, int]] = [{} for _ in range(1 + max(graph.serial, default=-1))]
-    serial = graph.serial
-
-    def compare(first: int, second: int, place: int) -> None:
-        mine = serial[second]
-        if serial[first] != mine and waited[mine].get(serial[first], -1) < first:
-            doubtful.setdefault((first, second), place)
-
+    # Per threadblock: another one -> the latest of its instructions that was waited for.
+    waited: list[dict[int, int]] = [{} for _ in graph.spans]
+    serial, instructions, touched = graph.serial, graph.instructions, memory.touched
     for number in order:
-        known = waited[serial[number]]
+        mine = serial[number]
+        known = waited[mine]
         for target in graph.waits[number]:
             known[serial[target]] = max(target, known.get(serial[target], -1))
-        reads, writes = memory.accesses(graph.where[number][0], graph.instructions[number])
-        for place in reads:
+        source, target_places = touched[number]
+        neighbours: list[tuple[int, int]] = []
+        for reads in (source, target_places) if instructions[number].op.reads_dst else (source,):
+            for place in reads:
+                if place in last_write:
+                    neighbours.append((last_write[place], place))
+                readers.setdefault(place, []).append(number)
+        for place in target_places:
+            if place in readers:
+                neighbours += [(reader, place) for reader in readers.pop(place)]
             if place in last_write:
-                compare(last_write[place], number, place)
-            readers.setdefault(place, []).append(number)
-        for place in writes:
-            for reader in readers.pop(place, ()):
-                compare(reader, number, place)
-            if place in last_write:
-                compare(last_write[place], number, place)
+                neighbours.append((last_write[place], place))
             last_write[place] = number
+        for first, place in neighbours:
+            other = serial[first]
+            if other != mine and known.get(other, -1) < first:
+                doubtful.setdefault((first, number), place)
     return doubtful
 
 
@@ -101,8 +103,7 @@ def _access(graph: Graph, memory: Memory, number: int, place: int) -> str:
     """What an instruction does to a place, such as `recv writes output[3]`."""
     instruction = graph.instructions[number]
     rank, op = graph.where[number][0], instruction.op
-    target = memory.places(rank, instruction.dst, instruction.count) if op.writes_dst else ()
-    slot = instruction.dst if place in target else instruction.src
-    places = memory.places(rank, slot, instruction.count)
-    verb = "reads and writes" if op is Op.REDUCE and place in target else "writes" if place in target else "reads"
-    return f"{op.value} {verb} {slot_name(slot, places.index(place))}" if slot else op.value
+    is_target = place in memory.touched[number][1]
+    slot = instruction.dst if is_target else instruction.src
+    verb = "reads and writes" if op is Op.REDUCE and is_target else "writes" if is_target else "reads"
+    return f"{op.value} {verb} {slot_name(memory.slot(rank, slot, place))}" if slot else op.value

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from collc.ir.collective import Collective
 from collc.ir.topology import Topology
+from collc.verify.depths import Liveness, Transfers
 from collc.verify.findings import Finding
 
 
@@ -24,6 +25,7 @@ class Request:
         fifo_depth: transfers a connection holds; None takes the protocol's.
         max_channels: channels the communicator has.
         max_nic_connections: connections a NIC may carry in one direction.
+        buffer_bytes: of a connection; None takes the protocol's.
         limits: limit -> value, for a runtime built with others.
         sizes: message sizes it is to serve [bytes].
     """
@@ -36,6 +38,7 @@ class Request:
     fifo_depth: int | None = None
     max_channels: int | None = None
     max_nic_connections: int | None = None
+    buffer_bytes: int | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     sizes: tuple[int, ...] = ()
 
@@ -89,6 +92,8 @@ class FileReport:
         min_bytes, max_bytes: message sizes it serves, inclusive; None: no upper limit.
         elements, grain: messages it serves are multiples of so many elements, or of so many bytes.
         fifo_depth_needed: the least queue depth at which it cannot deadlock.
+        liveness: how a program comes to its end, where it does.
+        transfers: how the runtime cuts its messages.
         algbw: large-message limit by the load of links [GB/s].
         bound_algbw: no schedule can be faster [GB/s].
         loads: (src, dst) -> what the link carries.
@@ -115,6 +120,8 @@ class FileReport:
     channels: int | None = None
     protocol: str | None = None
     fifo_depth_needed: int | None = None
+    liveness: Liveness | None = field(default=None, repr=False, compare=False)
+    transfers: Transfers | None = None
     algbw: Fraction | None = None
     bound_algbw: Fraction | None = None
     loads: Mapping[tuple[str, str], Load] = field(default_factory=dict, repr=False)

@@ -39,9 +39,9 @@ _PROGRAM = {
     ),
     "deadlock": error("threadblocks wait for each other in a circle, however deep the queues", "the job hangs"),
     "fifo-depth": error("the program ends only with deeper queues than the protocol has", "the job hangs"),
-    "fifo-depth-large": warning(
-        "with large messages, where each chunk takes a queue place of its own, the queues are too short",
-        "the job hangs above some message size, which the buffer size of the protocol sets",
+    "fifo-depth-large": error(
+        "with large messages, where chunks no longer share a queue place, the queues are too short",
+        "the job hangs above some message size, which the buffer size of the protocol sets; the file serves such sizes",
     ),
     "race": error(
         "two accesses of one place, at least one a write, may run in either order",

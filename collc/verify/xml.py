@@ -1,16 +1,19 @@
 """XML as the runtimes read it.
 
 All MSCCL runtimes share one small hand-made reader. A pass over the bytes finds what it would stumble
-over; then lxml, with entities, network and external definitions off, gives the elements, also of a
-file the runtime refuses, so that one look shows everything that is wrong with it.
+over; then a real parser gives the elements, also of a file the runtime refuses, so that one look shows
+everything that is wrong with it. A file that declares a document type or an entity is not parsed at all,
+so nothing can expand, and nothing is fetched. Elements are handed out as they are read: a large file
+is never in memory as a whole tree.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from xml.parsers import expat
 
 from collc.verify.rules import Collector
 
@@ -20,70 +23,102 @@ _MAX_TAG = 1 << 16  # 16 attributes of 255 characters fit many times
 _MAX_ATTRIBUTES = 16  # the runtimes' reader drops the rest silently
 _MAX_VALUE = 255  # its buffer; longer values overflow it
 
-_TOKEN = re.compile(
-    rb"[ \r\n]++"
+_PIECE = 1 << 16  # bytes the parser is given at a time
+
+_READABLE = re.compile(
+    rb"(?:[ \r\n]++"
     rb"|</[^\s<>/=\"']++>"
-    rb"|<[^\s<>/=\"'!?][^\s<>/=\"']*+(?: ++[^\s<>/=\"']++=\"[^\"]*+\")*+ *+/?>"
+    rb"|<[^\s<>/=\"'!?][^\s<>/=\"']*+(?: ++[^\s<>/=\"']++=\"[^\"]*+\")*+ *+/?>)*+"
 )
-_OPEN_TAG = re.compile(rb"<[A-Za-z_:\x80-\xff]")
+_LONG_VALUE = re.compile(rb"=\s*[\"'][^\"']{%d}" % _MAX_VALUE)
+_NEWLINE = re.compile(rb"\n")
+_LINE_END = re.compile(rb"\r\n?|\n")
+_LONG_TAG = re.compile(rb"<[^>]{%d}" % _MAX_TAG)
 _COMMENT_HEAD = re.compile(rb"<!--[^ >/\r\n=]*+=")
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Malformed(Exception):
+    """The text is no XML; a finding says why."""
+
+
+class Element(NamedTuple):
     """An element of a file.
 
     Attributes:
         tag: its name.
         attributes: as they stand.
         depth: 0 for the root.
-        line, column: of its first character, counted from one.
+        offset: of its first character [bytes].
+        ends: offsets of all line ends of the file.
     """
 
     tag: str
     attributes: dict[str, str]
     depth: int
-    line: int
-    column: int
+    offset: int
+    ends: Sequence[int]
 
     @property
     def place(self) -> tuple[int, int]:
-        """Line and column."""
-        return self.line, self.column
+        """Line and column of its first character, counted from one."""
+        return place_of(self.offset, self.ends)
 
 
 def elements(text: bytes, found: Collector) -> list[Element]:
     """The elements of a file in document order; none where it cannot be read at all."""
+    try:
+        return list(stream(text, found))
+    except Malformed:
+        return []
+
+
+def stream(text: bytes, found: Collector) -> Iterator[Element]:
+    """The elements of a file in document order, as they are read.
+
+    Raises:
+        Malformed: it cannot be read, or not to the end.
+    """
     if len(text) > MAX_BYTES:
         found.add("xml-bounds", f"the file has {len(text)} bytes; expected at most {MAX_BYTES}", place=(1, 1))
-        return []
-    newlines = [match.start() for match in re.finditer(rb"\n", text)]
-    blanked = _without_comments(text, newlines, found)
-    if blanked is None:
-        return []
-    _scan(blanked, newlines, found)
-    starts = [match.start() for match in _OPEN_TAG.finditer(blanked)]
-    if not _is_safe(blanked, starts, newlines, found):
-        return []
-    return _parse(blanked, starts, newlines, found)
+        raise Malformed
+    line_end = _LINE_END if b"\r" in text else _NEWLINE
+    ends = [match.end() - 1 for match in line_end.finditer(text)]
+    blanked = _without_comments(text, ends, found)
+    _scan(blanked, ends, found)
+    _check_safe(blanked, ends, found)
+    yield from _parse(blanked, ends, found)
 
 
-def _place(offset: int, newlines: list[int]) -> tuple[int, int]:
+def children(listing: Iterator[Element]) -> Iterator[list[Element]]:
+    """Each element below the root, followed by what is inside of it, as they are read."""
+    group: list[Element] = []
+    for element in listing:
+        if element.depth == 1 and group:
+            yield group
+            group = []
+        group.append(element)
+    if group:
+        yield group
+
+
+def place_of(offset: int, ends: Sequence[int]) -> tuple[int, int]:
     """Line and column of an offset."""
-    line = bisect_left(newlines, offset)
-    return line + 1, offset - (newlines[line - 1] + 1 if line else 0) + 1
+    line = bisect_left(ends, offset)
+    return line + 1, offset - (ends[line - 1] + 1 if line else 0) + 1
 
 
-def _without_comments(text: bytes, newlines: list[int], found: Collector) -> bytes | None:
+def _without_comments(text: bytes, ends: list[int], found: Collector) -> bytes:
     """The text with comments blanked, as XML forbids some that the runtimes take."""
+    if b"<!--" not in text:
+        return text
     pieces = []
     end = 0
     while (start := text.find(b"<!--", end)) >= 0:
         pieces.append(text[end:start])
         stop = text.find(b"-->", start + 2)
         if stop < 0:
-            found.add("xml-syntax", "a comment is not closed", place=_place(start, newlines))
-            return None
+            found.add("xml-syntax", "a comment is not closed", place=place_of(start, ends))
+            raise Malformed
         end = stop + 3
         comment = text[start:end]
         if _COMMENT_HEAD.match(comment):
@@ -91,27 +126,24 @@ def _without_comments(text: bytes, newlines: list[int], found: Collector) -> byt
                 "xml-syntax",
                 "a comment has '=' in its first word, which the runtime takes for an attribute; "
                 "expected a space after '<!--'",
-                place=_place(start, newlines),
+                place=place_of(start, ends),
             )
-        pieces.append(re.sub(rb"[^\n]", b" ", comment))
+        pieces.append(re.sub(rb"[^\r\n]", b" ", comment))
     return b"".join((*pieces, text[end:]))
 
 
-def _scan(text: bytes, newlines: list[int], found: Collector) -> None:
+def _scan(text: bytes, ends: list[int], found: Collector) -> None:
     """Walk as the runtime's reader does, and say where it stops."""
-    end = 0
-    for match in _TOKEN.finditer(text):
-        if match.start() != end:
-            break
-        end = match.end()
+    readable = _READABLE.match(text)
+    end = readable.end() if readable else 0
     if end < len(text):
-        found.add("xml-syntax", f"{_offence(text, end)}; the runtime's reader stops here", place=_place(end, newlines))
-    other = re.search(rb"[^\x00-\x7f]", text)
+        found.add("xml-syntax", f"{_offence(text, end)}; the runtime's reader stops here", place=place_of(end, ends))
+    other = None if text.isascii() else re.search(rb"[^\x00-\x7f]", text)
     if other:
         found.add(
             "xml-non-ascii",
             f"byte {other[0][0]:#04x}; expected ASCII outside comments",
-            place=_place(other.start(), newlines),
+            place=place_of(other.start(), ends),
         )
 
 
@@ -140,78 +172,69 @@ def _offence(text: bytes, start: int) -> str:
     return f"a malformed tag, {tag[:40].decode('ascii', 'replace')!r}"
 
 
-def _is_safe(text: bytes, starts: list[int], newlines: list[int], found: Collector) -> bool:
-    """Whether the text can be parsed in bounded time and memory."""
+def _check_safe(text: bytes, ends: list[int], found: Collector) -> None:
+    """Refuse what cannot be parsed in bounded time and memory."""
     forbidden = re.search(rb"<!(?:DOCTYPE|ENTITY|\[)", text, re.IGNORECASE)
     if forbidden:
         found.add(
             "xml-syntax",
             "a document type, entity or CDATA section; no runtime reads them, and they are not parsed here",
-            place=_place(forbidden.start(), newlines),
+            place=place_of(forbidden.start(), ends),
         )
-        return False
-    if len(starts) > _MAX_ELEMENTS:
-        found.add("xml-bounds", f"the file has {len(starts)} elements; expected at most {_MAX_ELEMENTS}", place=(1, 1))
-        return False
-    for start, after in zip(starts, [*starts[1:], len(text)], strict=False):
-        if after - start > _MAX_TAG and text.find(b">", start, start + _MAX_TAG) < 0:
-            found.add("xml-bounds", f"a tag of more than {_MAX_TAG} characters", place=_place(start, newlines))
-            return False
-    return True
+        raise Malformed
+    count = text.count(b"<") - text.count(b"</")
+    if count > _MAX_ELEMENTS:
+        found.add("xml-bounds", f"the file has {count} elements; expected at most {_MAX_ELEMENTS}", place=(1, 1))
+        raise Malformed
+    long = _LONG_TAG.search(text)
+    if long:
+        found.add("xml-bounds", f"a tag of more than {_MAX_TAG} characters", place=place_of(long.start(), ends))
+        raise Malformed
 
 
-class _Target:
-    """Takes the parser's events; no tree is built."""
+def _parse(text: bytes, ends: list[int], found: Collector) -> Iterator[Element]:
+    parser = expat.ParserCreate()
+    opened: list[Element] = []
+    n_opened = 0
+    closed: list[str] = []
 
-    def __init__(self) -> None:
-        self.opened: list[tuple[str, dict[str, str], int]] = []
-        self._depth = 0
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        # Runs for every element, so it does no more than it must.
+        nonlocal n_opened
+        opened.append(Element(tag, attributes, n_opened - len(closed), parser.CurrentByteIndex, ends))
+        n_opened += 1
 
-    def start(self, tag: Any, attrib: Any) -> None:
-        self.opened.append((tag, dict(attrib), self._depth))
-        self._depth += 1
-
-    def end(self, tag: Any) -> None:
-        self._depth -= 1
-
-    def data(self, data: Any) -> None:
-        """Text between tags; the scan has told of it."""
-
-    def comment(self, text: Any) -> None:
-        """None is left."""
-
-    def close(self) -> None:
-        """Nothing is built."""
-
-
-def _parse(text: bytes, starts: list[int], newlines: list[int], found: Collector) -> list[Element]:
-    from lxml import etree
-
-    target = _Target()
-    parser = etree.XMLParser(
-        target=target, resolve_entities=False, no_network=True, load_dtd=False, recover=False, huge_tree=False
-    )
+    parser.StartElementHandler = start
+    parser.EndElementHandler = closed.append
+    may_be_long = _LONG_VALUE.search(text) is not None
     try:
-        etree.fromstring(text, parser)
-    except etree.XMLSyntaxError as error:
-        line, column = error.position
-        found.add("xml-syntax", f"no XML: {error.msg.rsplit(', line ', 1)[0]}", place=(max(line, 1), max(column, 1)))
-        return []
-    read = []
-    for (tag, attributes, depth), start in zip(target.opened, starts, strict=False):
-        element = Element(tag, attributes, depth, *_place(start, newlines))
-        if len(attributes) > _MAX_ATTRIBUTES:
+        for at in range(0, len(text) + 1, _PIECE):
+            parser.Parse(text[at : at + _PIECE], at + _PIECE > len(text))
+            for element in opened:
+                if may_be_long or len(element.attributes) > _MAX_ATTRIBUTES:
+                    _check_bounds(element, found)
+            yield from opened
+            opened.clear()
+    except (expat.ExpatError, LookupError, ValueError) as error:
+        # LookupError, ValueError: an encoding that Python does not know, or not for single bytes.
+        place = place_of(min(max(parser.ErrorByteIndex, 0), len(text)), ends)
+        what = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
+        found.add("xml-syntax", f"no XML: {what}", place=place)
+        raise Malformed from None
+
+
+def _check_bounds(element: Element, found: Collector) -> None:
+    tag, attributes = element.tag, element.attributes
+    if len(attributes) > _MAX_ATTRIBUTES:
+        found.add(
+            "xml-bounds",
+            f"<{tag}> has {len(attributes)} attributes; the runtime drops those after the {_MAX_ATTRIBUTES}th",
+            place=element.place,
+        )
+    for key, value in attributes.items():
+        if len(value) > _MAX_VALUE:
             found.add(
                 "xml-bounds",
-                f"<{tag}> has {len(attributes)} attributes; the runtime drops those after the {_MAX_ATTRIBUTES}th",
+                f"{key} has {len(value)} characters; the runtime's buffer holds {_MAX_VALUE}",
                 place=element.place,
             )
-        for key, value in attributes.items():
-            if len(value) > _MAX_VALUE:
-                found.add(
-                    "xml-bounds",
-                    f"{key} has {len(value)} characters; the runtime's buffer holds {_MAX_VALUE}",
-                    place=element.place,
-                )
-        read.append(element)
-    return read
