@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 from typing import TYPE_CHECKING, Any, Literal
 
 from collc.errors import InputError
@@ -23,6 +24,10 @@ Method = Literal["auto", "staged", "direct"]
 
 # Sums below this can be added to each other once more in 64 bits.
 _SAFE = 2**62
+
+# Pieces are whole units: what divides every entry, so that elements stay whole, but no more than
+# this, so that large equal blocks can still be shared [bytes].
+_LARGEST_UNIT = 512
 
 # Direct sends of more than this per GPU congest the receivers' cards, which no bandwidth model shows:
 # in the authors' measurements (FAST, arXiv:2505.09764; raw results of its artifact, MI300X on 100G
@@ -94,11 +99,13 @@ class Plan:
 
     @cached_property
     def peer(self) -> Numbers:
-        """[stages x ranks] the rank each sends its message to; itself where it sends none."""
+        """[stages x ranks] the rank each sends its message to, a permutation; itself where it is idle."""
         import numpy as np
 
-        peers = np.tile(np.arange(self.machine.n_ranks), (self.n_stages, 1))
-        peers[self.stage, self.src] = self.dst
+        ports = self.machine.layout.ports
+        peers = np.empty((self.n_stages, self.machine.n_ranks), dtype=np.int64)
+        partners = np.array(self.partners, dtype=np.int64).reshape(self.n_stages, len(ports))
+        peers[:, ports.ravel()] = ports[partners].reshape(self.n_stages, -1)
         return peers
 
     @cached_property
@@ -203,7 +210,7 @@ class _Traffic:
 
         layout = machine.layout
         demand = _checked(matrix, machine.n_ranks)
-        unit = int(np.gcd.reduce(demand, axis=None)) or 1
+        unit = gcd(int(np.gcd.reduce(demand, axis=None)), _LARGEST_UNIT)
         units = (demand if unit == 1 else demand // unit).ravel()
         most = int(units.max(initial=0)) * units.size
         if units.dtype != object and most * (layout.n_ports + int(layout.fast.max(initial=1))) >= _SAFE:

@@ -27,15 +27,29 @@ if TYPE_CHECKING:
 MAGIC = b"COLLCA2A"
 KIND = "AllToAllPlan"
 
+_PARTS = ("balance", "wire", "exposed", "latency")
+
 # What a binary plan may unfold to [bytes].
 _MOST_BYTES = 2**31
+
+
+@dataclass(frozen=True)
+class _Host:
+    ranks: tuple[int, ...]
+    cards: tuple[Fraction, ...]  # GB/s
+    inner: Fraction  # GB/s, a GPU's links inside together
 
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """A plan as its file says it; arrays by column."""
 
-    document: Mapping[str, Any]
+    is_staged: bool
+    line_sum: int
+    staging: Mapping[str, Sequence[int]]  # per rank
+    bound: Fraction
+    predicted: Mapping[str, float]
+    hosts: tuple[_Host, ...]
     n_ranks: int
     demand: Numbers
     host: Numbers  # per rank
@@ -77,7 +91,7 @@ def examine(raw: bytes, path: str, request: Request) -> FileReport:
 
 def faults(plan: _Plan) -> Iterator[Finding]:
     """Everything that is wrong with a plan, lazily."""
-    if plan.document["method"] == "staged":
+    if plan.is_staged:
         yield from _stage_faults(plan)
         yield from _card_faults(plan)
         yield from _staging_faults(plan)
@@ -102,7 +116,7 @@ def _stage_faults(plan: _Plan) -> Iterator[Finding]:
     most = n * n - 2 * n + 2
     if len(plan.weights) > most:
         yield _fault("exchange-stages", f"{len(plan.weights)} stages for {n} ports; expected at most {most}")
-    total, stated = sum(plan.weights.tolist()), plan.document["line_sum"]
+    total, stated = sum(plan.weights.tolist()), plan.line_sum
     if total != stated:
         yield _fault("exchange-weights", f"the weights add to {total} bytes; the plan states a line sum of {stated}")
     for name, card in (("sends", plan.src), ("receives", plan.dst)):
@@ -148,7 +162,7 @@ def _staging_faults(plan: _Plan) -> Iterator[Finding]:
         held: dict[int, int] = {}
         for message, length in zip(plan.message[is_held].tolist(), plan.length[is_held].tolist(), strict=True):
             held[message] = held.get(message, 0) + length
-        room = plan.document["staging"][name]
+        room = plan.staging[name]
         for message, nbytes in held.items():
             rank, stage = int(holder[message]), int(plan.stage[message])
             if nbytes * 2 > room[rank]:
@@ -215,15 +229,16 @@ def _delivery_faults(plan: _Plan) -> Iterator[Finding]:
 
 def _time_faults(plan: _Plan) -> Iterator[Finding]:
     """The bound, and the predicted time against it and against its own parts."""
-    said = plan.document["predicted_us"]
-    parts = sum(said[name] for name in ("balance", "wire", "exposed", "latency"))
-    if abs(parts - said["total"]) > 1e-6 * max(1.0, said["total"]):
+    said = plan.predicted
+    parts = sum(said[name] for name in _PARTS)
+    # Written so that no number passes that is none.
+    if not abs(parts - said["total"]) <= 1e-6 * max(1.0, said["total"]):
         yield _fault("exchange-time", f"the parts add to {parts} us; the plan states {said['total']} us")
-    stated, proven = Fraction(plan.document["bound_us"]), _bound(plan)
+    stated, proven = plan.bound, _bound(plan)
     if stated != proven:
         yield _fault("exchange-bound", f"the stated bound is {stated} us; the demand proves {proven} us")
     # The prediction is in floats.
-    if said["total"] < float(proven) * (1 - 1e-9):
+    if not said["total"] >= float(proven) * (1 - 1e-9):
         yield _fault("exchange-bound", f"the stated time is {said['total']} us; none is below {float(proven)} us")
 
 
@@ -231,22 +246,22 @@ def _bound(plan: _Plan) -> Fraction:
     """What must leave or enter a host or a GPU, over the bandwidth that it has for that [us]."""
     demand = plan.demand.astype(object)
     best = Fraction(0)
-    hosts = plan.document["machine"]["hosts"]
     for way in (demand, demand.T):
-        for host in hosts:
-            ranks, inner = host["ranks"], Fraction(host["inner_GBps"])
-            cards = [Fraction(nic) for nic in host["nic_GBps"]] if len(hosts) > 1 else [Fraction(0)] * len(ranks)
-            links = inner * (len(ranks) - 1 if host["mesh"] else 1)
-            total = 0
-            for rank, card in zip(ranks, cards, strict=True):
-                inside = sum(way[rank, other] for other in ranks if other != rank)
+        for host in plan.hosts:
+            leaving = 0
+            for rank, card in zip(host.ranks, host.cards, strict=True):
+                inside = sum(way[rank, other] for other in host.ranks if other != rank)
                 outside = sum(way[rank].tolist()) - inside - way[rank, rank]
-                total += outside
-                pairs = ((inside, links), (inside + outside, links + card))
-                best = max(best, *(Fraction(load) / (speed * 1000) for load, speed in pairs if load and speed), best)
-            if total:
-                best = max(best, total / (sum(cards, Fraction(0)) * 1000))
+                leaving += outside
+                for load, speed in ((inside, host.inner), (inside + outside, host.inner + card)):
+                    best = max(best, _time(load, speed))
+            best = max(best, _time(leaving, sum(host.cards, Fraction(0))))
     return best
+
+
+def _time(load: int, speed: Fraction) -> Fraction:
+    """[us] of a load [bytes] at a speed [GB/s]; nothing where there is no such way."""
+    return load / (speed * 1000) if load and speed else Fraction(0)
 
 
 def _request_faults(plan: _Plan, request: Request) -> Iterator[Finding]:
@@ -313,8 +328,9 @@ def _read(document: Any) -> _Plan:
     if document["method"] not in ("staged", "direct"):
         raise _BadFormError(f"method {document['method']!r}; expected staged or direct")
     n = document["ranks"]
+    hosts = tuple(_host(one, len(document["machine"]["hosts"]) > 1) for one in document["machine"]["hosts"])
     messages, pieces = document["messages"], document["pieces"]
-    host = _groups([one["ranks"] for one in document["machine"]["hosts"]], n, "hosts")
+    host = _groups([one.ranks for one in hosts], n, "hosts")
     port = _groups(document["ports"], n, "ports")
     place = np.zeros(n, dtype=np.int64)
     for group in document["ports"]:
@@ -328,7 +344,12 @@ def _read(document: Any) -> _Plan:
         raise _BadFormError("messages.first_piece falls")
     partners = _column([one for line in document["partners"] for one in line], "partners", n_ports)
     plan = _Plan(
-        document,
+        document["method"] == "staged",
+        _column([document["line_sum"]], "line_sum")[0],
+        {name: _column(document["staging"][name], f"staging.{name}").tolist() for name in ("handed_in", "passed_on")},
+        Fraction(document["bound_us"]),
+        {name: float(document["predicted_us"][name]) for name in (*_PARTS, "total")},
+        hosts,
         n,
         _column([one for line in document["demand"] for one in line], "demand").reshape(n, n),
         host,
@@ -356,10 +377,17 @@ def _check_lengths(plan: _Plan) -> None:
         raise _BadFormError("the columns of messages have different lengths")
     if len({len(one) for one in (plan.origin, plan.final, plan.offset, plan.length)}) > 1:
         raise _BadFormError("the columns of pieces have different lengths")
-    for name in ("handed_in", "passed_on"):
-        room = plan.document["staging"][name]
-        if len(room) != plan.n_ranks or not all(isinstance(one, int) for one in room):
+    for name, room in plan.staging.items():
+        if len(room) != plan.n_ranks:
             raise _BadFormError(f"staging.{name} has {len(room)} entries; expected a number for each rank")
+
+
+def _host(said: Mapping[str, Any], has_network: bool) -> _Host:
+    cards = tuple(Fraction(card) if has_network else Fraction(0) for card in said["nic_GBps"])
+    if len(cards) != len(said["ranks"]):
+        raise _BadFormError(f"{len(cards)} cards for {len(said['ranks'])} ranks of a host")
+    links = len(cards) - 1 if said["mesh"] else 1
+    return _Host(tuple(said["ranks"]), cards, Fraction(said["inner_GBps"]) * links)
 
 
 def _groups(groups: Sequence[Sequence[int]], n: int, name: str) -> Numbers:
