@@ -125,6 +125,11 @@ class Program:
             raise InputError(
                 f"program: ranks {[gpu.rank for gpu in self.gpus]}; expected 0..{self.collective.n_ranks - 1}"
             )
+        for gpu in self.gpus:
+            if gpu.scratch_chunks < 0:
+                raise InputError(
+                    f"program: rank {gpu.rank} has {gpu.scratch_chunks} scratch chunks; expected 0 or more"
+                )
 
     @property
     def n_channels(self) -> int:
