@@ -116,9 +116,10 @@ def _decode_union(arguments: Sequence[Any], data: Any, where: str) -> Any:
     choices = [kind for kind in arguments if kind is not type(None)]
     if Cut in choices and isinstance(data, dict):
         named = {kind.__name__: kind for kind in choices}
-        if data.get("kind") not in named:
-            raise InputError(f"{where}.kind: {_show(data.get('kind'))}; expected one of {', '.join(sorted(named))}")
-        return _decode(named[data["kind"]], {key: data[key] for key in data if key != "kind"}, where)
+        name = data.get("kind")
+        if not isinstance(name, str) or name not in named:
+            raise InputError(f"{where}.kind: {_show(name)}; expected one of {', '.join(sorted(named))}")
+        return _decode(named[name], {key: data[key] for key in data if key != "kind"}, where)
     for kind in choices:
         if typing.get_origin(kind) is tuple and isinstance(data, list):
             return _decode(kind, data, where)
