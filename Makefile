@@ -38,7 +38,7 @@ golden: .venv/installed ## rewrite the golden files
 	$(BIN)/python -m pytest tests/test_backend.py --update-golden
 
 bench: .venv/installed ## run the benchmarks
-	$(BIN)/python -m pytest tests/bench -s
+	$(BIN)/python -m pytest tests/bench/bench_*.py -s
 
 clean: ## remove what the targets above made
 	rm -rf .venv out

@@ -98,7 +98,7 @@ def test_a_plan_is_right_on_any_demand(name, data):
 def test_nothing_to_send_takes_no_time(name):
     machine = MACHINES[name]
     made = plan(numpy.zeros((machine.n_ranks,) * 2, dtype=numpy.int64), machine)
-    assert (made.n_stages, made.predicted.total, len(made.stage)) == (0, 0.0, 0)
+    assert (made.n_stages, made.predicted.total, len(made.stage), made.order) == (0, 0.0, 0, "none")
     assert not findings(made)
     own = numpy.diag(numpy.arange(machine.n_ranks) + 1)
     assert plan(own, machine).predicted.total == 0
@@ -180,6 +180,17 @@ def test_an_update_keeps_the_matchings_and_loses_little(kind):
     assert not findings(updated)
     assert set(updated.partners) == set(made.partners)
     assert updated.predicted.total <= 1.03 * plan(changed, machine).predicted.total
+
+
+def test_updates_of_updates_do_not_pile_up_stages():
+    matrix, machine = demand("uniform", 4), h200(4)
+    made = first = plan(matrix, machine)
+    for seed in range(12):
+        changed = matrix * numpy.random.default_rng(seed).uniform(0.98, 1.02, matrix.shape)
+        made = made.update(changed.astype(numpy.int64))
+        assert not findings(made)
+    assert made.n_stages <= first.n_stages
+    assert made.predicted.total <= 1.05 * float(made.bound.time)
 
 
 def test_an_update_to_something_else_plans_afresh():

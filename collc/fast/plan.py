@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
 from typing import TYPE_CHECKING, Any, Literal
 
-from collc.errors import InputError
 from collc.fast import baselines
-from collc.fast.cut import Messages, cut, pair_loads
-from collc.fast.matching import Stages, decompose
-from collc.fast.model import Prediction, heaviest, predict
-from collc.fast.spread import Queues, spread
+from collc.fast.model import Prediction, heaviest
+from collc.fast.stages import Staged, best_staged, refit
+from collc.fast.traffic import SAFE, Traffic
 
 if TYPE_CHECKING:
     from collc.fast.machine import Machine
@@ -22,27 +19,10 @@ if TYPE_CHECKING:
 
 Method = Literal["auto", "staged", "direct"]
 
-# Sums below this can be added to each other once more in 64 bits.
-_SAFE = 2**62
-
-# Pieces are whole units: what divides every entry, so that elements stay whole, but no more than
-# this, so that large equal blocks can still be shared [bytes].
-_LARGEST_UNIT = 512
-
 # Direct sends of more than this per GPU congest the receivers' cards, which no bandwidth model shows:
 # in the authors' measurements (FAST, arXiv:2505.09764; raw results of its artifact, MI300X on 100G
 # RoCE) direct sending wins up to 8 MB per GPU and falls behind at 16 MB.
 _DIRECT_LIMIT_BYTES = 8 * 2**20
-
-# A stage of middling weight to begin with needs little handed over before it, and hides that of the
-# heavy stages that follow; the lightest come last, where nothing hides the second hops. The others are
-# the published orders. Any order has the same wire time, so one with less than 1/300 beside it will do.
-_ORDERS = ("warm-up", "descending", "ascending")
-_GOOD_ENOUGH = 1 / 300
-
-# Loads are rounded up to 1/d of an average entry of the busiest line. A finer grain than 1/256 is as
-# good as none; a coarser one than 1/2 makes no stage fewer.
-_FINEST, _COARSEST = 256, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,11 +148,10 @@ class Plan:
         """
         if self.method != "staged" or not self.n_stages:
             return plan(matrix, self.machine)
-        traffic = _Traffic.of(matrix, self.machine)
-        stages = _refit(self, traffic, tolerance)
-        if stages is None:
-            return _staged_or_direct(traffic, "auto")
-        return _finish(traffic, *_staged(traffic, _last_split(traffic, _in_order(stages, self.order))), self.order)
+        traffic = Traffic.of(matrix, self.machine)
+        served = self.nbytes[:, self.machine.layout.ports].max(axis=2)
+        staged = refit(traffic, self.partners, served, self.line_sum, self.order, tolerance)
+        return _staged_or_direct(traffic, "auto") if staged is None else _finish(traffic, staged)
 
 
 def plan(matrix: Any, machine: Machine, *, method: Method = "auto", quantum: int | None = None) -> Plan:
@@ -190,149 +169,29 @@ def plan(matrix: Any, machine: Machine, *, method: Method = "auto", quantum: int
     Raises:
         InputError: not a square matrix of the machine's ranks, or not whole numbers of bytes.
     """
-    return _staged_or_direct(_Traffic.of(matrix, machine), method, quantum)
-
-
-@dataclass(frozen=True, eq=False)
-class _Traffic:
-    """A demand on a machine, spread over lanes."""
-
-    machine: Machine
-    matrix: Numbers
-    unit: int
-    inside: Numbers  # counts of the cells within hosts [units]
-    queues: Queues
-    loads: list[list[int]]  # [ports x ports] units of the fastest lane
-
-    @staticmethod
-    def of(matrix: Any, machine: Machine) -> _Traffic:
-        import numpy as np
-
-        layout = machine.layout
-        demand = _checked(matrix, machine.n_ranks)
-        unit = gcd(int(np.gcd.reduce(demand, axis=None)), _LARGEST_UNIT)
-        units = (demand if unit == 1 else demand // unit).ravel()
-        most = int(units.max(initial=0)) * units.size
-        if units.dtype != object and most * (layout.n_ports + int(layout.fast.max(initial=1))) >= _SAFE:
-            units = units.astype(object)
-        queues = spread(units[layout.cell], layout)
-        return _Traffic(machine, demand, unit, units[layout.inside], queues, pair_loads(queues, layout))
-
-
-def _checked(matrix: Any, n: int) -> Numbers:
-    """The matrix as an array of whole numbers."""
-    import numpy as np
-
-    if not isinstance(matrix, np.ndarray):
-        matrix = np.array(matrix, dtype=object)
-    if matrix.shape != (n, n):
-        shape = " x ".join(map(str, matrix.shape))
-        raise InputError(f"demand: a matrix of {shape}; expected {n} x {n}, a row and a column for each rank")
-    if matrix.dtype == object:
-        if not all(isinstance(count, int) for count in matrix.flat):
-            raise InputError("demand: an entry is no whole number; expected bytes")
-        if matrix.size and matrix.max() < _SAFE:
-            matrix = matrix.astype(np.int64)
-    elif matrix.dtype.kind not in "iu":
-        raise InputError(f"demand: a matrix of {matrix.dtype}; expected whole numbers of bytes")
-    if matrix.size and matrix.min() < 0:
-        raise InputError("demand: holds a negative entry; expected bytes")
-    if matrix.dtype == np.uint64 and matrix.size and matrix.max() >= _SAFE:
-        return matrix.astype(object)
-    return matrix if matrix.dtype == object else matrix.astype(np.int64)
+    return _staged_or_direct(Traffic.of(matrix, machine), method, quantum)
 
 
 # --- choosing ------------------------------------------------------------------------------------
 
-_Found = tuple[Messages, Stages, Prediction]
 
-
-def _staged_or_direct(traffic: _Traffic, method: Method, quantum: int | None = None) -> Plan:
-    straight = baselines.direct(traffic.matrix, traffic.machine)
+def _staged_or_direct(traffic: Traffic, method: Method, quantum: int | None = None) -> Plan:
     if method == "direct":
-        return _sent_direct(traffic, straight)
-    stages = _stages(traffic, quantum)
-    found = {}
-    for order in _ORDERS:
-        found[order] = _staged(traffic, _last_split(traffic, _in_order(stages, order)))
-        predicted = found[order][2]
-        if predicted.balance + predicted.exposed < _GOOD_ENOUGH * predicted.total:
-            break
-        if not stages.weights:
-            break
-    best = min(found, key=lambda name: found[name][2].total)
-    if method == "auto" and straight.total < found[best][2].total:
-        sent, received = baselines.outer_bytes(traffic.matrix, traffic.machine)
-        if max(*sent, *received) <= _DIRECT_LIMIT_BYTES:
+        return _sent_direct(traffic, baselines.direct(traffic.matrix, traffic.machine))
+    staged = best_staged(traffic, quantum)
+    sent, received = baselines.outer_bytes(traffic.matrix, traffic.machine)
+    if method == "auto" and max(*sent, *received) <= _DIRECT_LIMIT_BYTES:
+        straight = baselines.direct(traffic.matrix, traffic.machine)
+        if straight.total < staged.predicted.total:
             return _sent_direct(traffic, straight)
-    return _finish(traffic, *found[best], best)
+    return _finish(traffic, staged)
 
 
-def _stages(traffic: _Traffic, quantum: int | None) -> Stages:
-    """Few stages that waste little: the best of some grains, by wire time and latency."""
-    n, latency = len(traffic.loads), float(traffic.machine.stage_latency)
-    if quantum is not None:
-        return decompose(traffic.loads, max(1, quantum // traffic.unit))
-    line_sum = max(sum(line) for lines in (traffic.loads, zip(*traffic.loads, strict=True)) for line in lines)
-    if not latency or not line_sum:
-        return decompose(traffic.loads)
-    # A grain of 1/d wastes about half of that, and halving d saves about a stage in five.
-    per_unit = traffic.unit / float(traffic.machine.layout.rate)
-    ideal = line_sum * per_unit / (n * latency)
-    grain = min(max(1 << max(0, int(ideal).bit_length() - 1), _COARSEST), _FINEST)
-    grains = [grain] if n > _MANY_PORTS else sorted({max(grain // 2, _COARSEST), grain, min(grain * 2, _FINEST)})
-    found = [decompose(traffic.loads, -(-line_sum // (one * n)) if one < _FINEST else 1) for one in grains]
-    return min(found, key=lambda stages: sum(stages.busy) * per_unit + len(stages.weights) * latency)
-
-
-# With more ports than this one grain is tried, not three: the others cost more than they gain.
-_MANY_PORTS = 16
-
-
-def _in_order(stages: Stages, order: str) -> Stages:
-    """The same stages, sorted by weight."""
-    ranked = sorted(range(len(stages.weights)), key=lambda one: -stages.weights[one])
-    if order == "ascending":
-        ranked.reverse()
-    if order == "warm-up" and ranked:
-        ranked.insert(0, ranked.pop(len(ranked) // 2))
-    return Stages(
-        tuple(stages.partners[one] for one in ranked), tuple(stages.weights[one] for one in ranked), stages.line_sum, ()
-    )
-
-
-def _last_split(traffic: _Traffic, stages: Stages) -> Stages:
-    """The same stages, the last cut in two where that hides enough of its second hops.
-
-    What ends a queue needs no second hop, so all hops can go beside the end of the last stage.
-    """
-    layout, n = traffic.machine.layout, len(traffic.loads)
-    width = layout.ports.shape[1]
-    last = stages.weights[-1] if stages.weights else 0
-    if last < width or width == 1 or len(stages.weights) >= n * n - 2 * n + 2:
-        return stages
-    links = (width - 1) if layout.mesh.any() else 1
-    hops = last * traffic.unit * (width - 1) / width / (float(layout.inner.min()) * links)
-    whole = stages.line_sum * traffic.unit / float(layout.rate)
-    if hops < max(float(traffic.machine.stage_latency), _GOOD_ENOUGH * whole):
-        return stages
-    end = last // width
-    return Stages((*stages.partners, stages.partners[-1]), (*stages.weights[:-1], last - end, end), stages.line_sum, ())
-
-
-def _staged(traffic: _Traffic, stages: Stages) -> _Found:
-    """The messages of stages in their order, and the time they take."""
-    import numpy as np
-
-    weights = np.array(stages.weights, dtype=traffic.queues.end.dtype)
-    messages = cut(traffic.queues, traffic.machine.layout, stages.partners, weights)
-    predicted = predict(messages, stages.weights, traffic.inside, traffic.unit, traffic.machine)
-    return messages, stages, predicted
-
-
-def _finish(traffic: _Traffic, messages: Messages, stages: Stages, predicted: Prediction, order: str) -> Plan:
-    layout, unit, count = traffic.machine.layout, traffic.unit, messages.count
-    if int(count.max(initial=0)) * unit * max(1, len(stages.weights)) >= _SAFE:
+def _finish(traffic: Traffic, staged: Staged) -> Plan:
+    layout, unit = traffic.machine.layout, traffic.unit
+    messages, stages = staged.messages, staged.stages
+    count = messages.count
+    if int(count.max(initial=0)) * unit * max(1, len(stages.weights)) >= SAFE:
         count = count.astype(object)
     return Plan(
         traffic.machine,
@@ -351,12 +210,12 @@ def _finish(traffic: _Traffic, messages: Messages, stages: Stages, predicted: Pr
         final=layout.cell_dst[messages.cell],
         offset=messages.offset * unit,
         length=messages.length * unit,
-        predicted=predicted,
-        order=order,
+        predicted=staged.predicted,
+        order=staged.order,
     )
 
 
-def _sent_direct(traffic: _Traffic, predicted: Prediction) -> Plan:
+def _sent_direct(traffic: Traffic, predicted: Prediction) -> Plan:
     import numpy as np
 
     layout = traffic.machine.layout
@@ -382,42 +241,4 @@ def _sent_direct(traffic: _Traffic, predicted: Prediction) -> Plan:
         length=counts,
         predicted=predicted,
         order="none",
-    )
-
-
-# --- updating ------------------------------------------------------------------------------------
-
-
-def _refit(old: Plan, traffic: _Traffic, tolerance: float) -> Stages | None:
-    """The old matchings with weights for new loads, and further ones for what they leave.
-
-    A stage that carried some part of a pair's load carries the same part of the new one. None where
-    all that would take longer than planning afresh promises, or where numbers outgrow floats.
-    """
-    import numpy as np
-
-    loads = np.array(traffic.loads, dtype=traffic.queues.load.dtype)
-    if loads.dtype == object or old.nbytes.dtype == object:
-        return None
-    n, ports = len(loads), np.arange(len(loads))
-    partners = np.array(old.partners, dtype=np.int64)
-    served = old.nbytes[:, traffic.machine.layout.ports].max(axis=2)  # [stages x ports], bytes
-    before = np.zeros((n, n))
-    np.add.at(before, (ports, partners), served)
-    growth = np.divide(loads, before, out=np.zeros((n, n)), where=before > 0)
-    weights = np.ceil((served * growth[ports, partners]).max(axis=1)).astype(np.int64)
-    given = np.zeros((n, n), dtype=np.int64)
-    np.add.at(given, (ports, partners), weights[:, None])
-    rest = decompose(np.maximum(loads - given, 0).tolist())
-    line_sum, line_before = (max(int(one.sum(axis=0).max()), int(one.sum(axis=1).max())) for one in (loads, before))
-    promised = sum(old.weights) / line_before * line_sum
-    total = int(weights.sum()) + rest.line_sum
-    kept = np.flatnonzero(weights)
-    if total > promised * (1 + tolerance) or len(kept) + len(rest.weights) > n * n - 2 * n + 2:
-        return None
-    return Stages(
-        tuple(old.partners[one] for one in kept) + rest.partners,
-        tuple(weights[kept].tolist()) + rest.weights,
-        total,
-        (),
     )
