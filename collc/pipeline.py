@@ -75,6 +75,7 @@ def compile_request(request: Request, clock: Clock) -> Outcome:
     target = request.target
     if target is not None and (reason := target.load().supports(request.problem.collective.name)):
         raise UnsupportedError(reason)
+    request, remarks = _forwarding_only(request)
     ranked, passed_over = candidates(request, clock)
     found = ranges(ranked, request.sizes)
     if target is None:
@@ -83,8 +84,22 @@ def compile_request(request: Request, clock: Clock) -> Outcome:
     lowered = [_lower_first(part, target, clock, passed_over) for one in found for part in _parts(one, target)]
     files = _emit(lowered, target, clock)
     best = lowered[-1][0]
-    notes = dict.fromkeys([*best.flow.notes, *(note for file in files for note in _notes(file, target))])
+    notes = dict.fromkeys([*remarks, *best.flow.notes, *(note for file in files for note in _notes(file, target))])
     return Outcome(best, passed_over, files, tuple(notes), clock.seconds)
+
+
+def _forwarding_only(request: Request) -> tuple[Request, tuple[str, ...]]:
+    """The request on switches that only forward, where its files cannot make them add or copy; what to say of it."""
+    problem, target = request.problem, request.target
+    fabric = problem.topology.without_branching()
+    if fabric is problem.topology or target is None or target.load().level == "flow":
+        return request, ()
+    if request.options.get("in_network") == "true":
+        raise UnsupportedError(f"{target.backend} files cannot make switches add or copy; leave out in_network=true")
+    plain = replace(request, problem=replace(problem, topology=fabric))
+    if not any(len(chunk.precondition) > 1 < len(chunk.postcondition) for chunk in problem.collective.chunks):
+        return plain, ()
+    return plain, (f"{target.backend} files cannot make switches add or copy; schedule and bound do without",)
 
 
 def _notes(file: File, target: Target) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
         "bound_exact": str(bound.algbw) if bound else None,
         "witness": witness(problem, bound) if bound else None,
         "steps": max((f.compiled.schedule.n_steps for f in outcome.files if f.compiled.schedule), default=None),
+        "in_network": flow.in_network,
         "trees": len(flow.trees),
         "trees_per_rank": _trees_per_rank(outcome.best),
         "max_height": max((tree.height for tree in flow.trees), default=0),
@@ -68,7 +69,8 @@ def witness(problem: Problem, bound: Bound) -> dict[str, Any]:
             "ratio_exact": str(bound.time),
         }
     prices = [[src, dst, str(price)] for src, dst, price in proof.price]
-    return {"kind": "prices", "price_per_byte": prices, "ratio_exact": str(bound.time)}
+    over = "schedules of trees" if proof.rooted else "all schedules"
+    return {"kind": "prices", "price_per_byte": prices, "ratio_exact": str(bound.time), "over": over}
 
 
 def _bandwidth(best: Candidate, problem: Problem) -> dict[str, Any]:

@@ -473,7 +473,7 @@ def test_the_list_for_eyes_and_as_data():
         assert entry["summary"] in text
     for entry in shown["synthesizers"]:
         assert entry["guarantee"] and entry["supports"]
-    (option,) = next(entry for entry in shown["synthesizers"] if entry["name"] == "forestcoll")["options"]
+    option, *_ = next(entry for entry in shown["synthesizers"] if entry["name"] == "forestcoll")["options"]
     assert (option["name"], option["type"], option["default"]) == ("trees_per_rank", "int", None)
     assert "-o trees_per_rank=int" in text
 

@@ -62,7 +62,8 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
 
 def _proof(proof: dict[str, Any]) -> str:
     if proof["kind"] == "prices":
-        return f"prices on {len(proof['price_per_byte'])} links"
+        over = "" if proof["over"] == "all schedules" else f", for {proof['over']}"
+        return f"prices on {len(proof['price_per_byte'])} links{over}"
     gpus, links = proof["gpus_inside"], proof["links_leaving"]
     return f"the cut of {len(gpus)} GPUs with {sum(link[2] for link in links):.6g} GB/s leaving"
 

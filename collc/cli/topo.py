@@ -104,7 +104,7 @@ def bound(topology: str, collective: str, root: int | None, as_json: bool) -> No
     _warn(loaded.warnings)
     fabric = loaded.topology
     problem = Problem(fabric, make_collective(collective, fabric.n_ranks, root=root))
-    found = cost.bound(problem)
+    found = cost.tree_bound(problem)
     if as_json:
         shown = {
             "topology": topology,

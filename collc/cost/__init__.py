@@ -7,20 +7,25 @@ re-adds: a cut (`cuts`), or prices on links (`prices`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from math import lcm
 
+from collc.cost.allreduce import allreduce_rates, rooted_bound
 from collc.cost.cuts import best_cut, common_unit
 from collc.cost.demand import Demand
 from collc.cost.prices import candidate_prices, price_bound
+from collc.cost.rates import Rates
+from collc.cost.sharing import shared_hops
 from collc.ir.collective import Collective, Problem
 from collc.ir.flow import Bound, FlowSchedule, Tree
 from collc.ir.topology import Route, Topology
 
 __all__ = [
     "HOP_LATENCY",
+    "Rates",
     "algbw",
+    "allreduce_rates",
     "bandwidth_time",
     "bound",
     "bus_factor",
@@ -28,6 +33,7 @@ __all__ = [
     "common_unit",
     "link_loads",
     "predict",
+    "tree_bound",
 ]
 
 # Software latency of one rank-to-rank hop [us]: NCCL's own model takes 3.4 us for a ring hop over
@@ -35,25 +41,33 @@ __all__ = [
 HOP_LATENCY = Fraction(17, 5)
 
 
-def link_loads(problem: Problem, trees: Iterable[Tree]) -> dict[tuple[str, str], Fraction]:
-    """Bytes that cross each link, per byte of message size, by (src, dst); idle links are absent."""
+def link_loads(problem: Problem, trees: Iterable[Tree], *, in_network: bool = False) -> dict[tuple[str, str], Fraction]:
+    """Bytes that cross each link, per byte of message size, by (src, dst); idle links are absent.
+
+    Args:
+        in_network: whether switches that copy and add do so, see `FlowSchedule`.
+    """
     trees = tuple(trees)
     chunks = problem.collective.chunks
     unit = lcm(*(tree.weight.denominator for tree in trees))
     shares: dict[tuple[str, str], int] = {}
     for tree in trees:
         share = int(tree.weight * unit) * chunks[tree.chunk].count
-        for route in (*tree.reduce, *tree.broadcast):
-            for hop in route.hops:
-                shares[hop] = shares.get(hop, 0) + share
+        for hop in shared_hops(problem.topology, tree) if in_network else _hops(tree):
+            shares[hop] = shares.get(hop, 0) + share
     whole = unit * problem.collective.size_chunks
     return {hop: Fraction(share, whole) for hop, share in sorted(shares.items())}
 
 
-def bandwidth_time(problem: Problem, trees: Iterable[Tree]) -> Fraction:
+def _hops(tree: Tree) -> Iterator[tuple[str, str]]:
+    for route in (*tree.reduce, *tree.broadcast):
+        yield from route.hops
+
+
+def bandwidth_time(problem: Problem, trees: Iterable[Tree], *, in_network: bool = False) -> Fraction:
     """Time [s/GB of message size] in which the busiest link carries its load; zero if nothing moves."""
     link = problem.topology.link
-    loads = link_loads(problem, trees)
+    loads = link_loads(problem, trees, in_network=in_network)
     return max((load / link[hop].bandwidth for hop, load in loads.items()), default=Fraction(0))
 
 
@@ -126,3 +140,16 @@ def bound(problem: Problem) -> Bound | None:
         if found.time > best.time:
             best = found
     return best
+
+
+def tree_bound(problem: Problem) -> Bound | None:
+    """`bound`, or the better one that holds for schedules of trees, where there is one.
+
+    Exact for all-reduce up to `allreduce.MOST_RANKS` ranks where no switch adds or copies.
+
+    Raises:
+        InfeasibleError: some rank cannot be reached from another that it needs data of.
+    """
+    best = bound(problem)
+    rooted = rooted_bound(problem.topology, problem.collective) if best is not None else None
+    return rooted if rooted is not None and best is not None and rooted.time > best.time else best

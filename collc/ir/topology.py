@@ -146,6 +146,10 @@ class Topology:
             self.name, self.gpus, self.switches, links, self.hosts, self.reduce, self.multicast, self.ranks_per_device
         )
 
+    def without_branching(self) -> Topology:
+        """The same fabric with switches that only forward."""
+        return replace(self, multicast=(), reduce=()) if self.multicast or self.reduce else self
+
     def restricted(self, ranks: Sequence[int]) -> Topology:
         """The fabric as a process group of these ranks has it: the other GPUs and their links are gone.
 

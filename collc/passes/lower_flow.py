@@ -33,8 +33,10 @@ class LowerFlow:
         """The schedule that moves every tree's share along its hops.
 
         Raises:
-            UnsupportedError: fewer than one instance or chunk.
+            UnsupportedError: fewer than one instance or chunk, or switches that add or copy.
         """
+        if flow.in_network:
+            raise UnsupportedError("steps lead from GPU to GPU; they cannot say that switches add or copy")
         if self.instances < 1 or self.chunks < 1:
             raise UnsupportedError(f"instances {self.instances}, chunks {self.chunks}; expected 1 or more of each")
         table = flow.problem.collective.chunks

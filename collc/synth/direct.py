@@ -38,7 +38,7 @@ class Direct:
         Raises:
             InfeasibleError: a rank cannot be reached from another.
         """
-        limit = cost.bound(problem)
+        limit = cost.tree_bound(problem)
         down = _shortest_ways(problem.topology)
         # A reduction runs down the ways of the reversed fabric, walked backwards.
         up = down if problem.topology.is_symmetric else _shortest_ways(problem.topology.reversed())

@@ -53,7 +53,7 @@ class Ring:
             InfeasibleError: a rank cannot be reached.
             UnsupportedError: no ring through all ranks was found.
         """
-        limit = cost.bound(problem)
+        limit = cost.tree_bound(problem)
         n = problem.topology.n_ranks
         rings = _find_rings(problem.topology, self.max_rings) if n > 1 else [((), Fraction(1))]
         whole = _total(rings)

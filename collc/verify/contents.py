@@ -19,6 +19,7 @@ from collc.verify import flow, msccl, program, schedule
 from collc.verify.fit import Fit, Lines, program_on, routes_on
 from collc.verify.report import FileReport, Request, Served
 from collc.verify.rules import Collector, collected
+from collc.verify.sharing import crossings
 
 _FORMATS: dict[type, str] = {
     Topology: "collc-topology",
@@ -47,8 +48,9 @@ def examine_own(raw: bytes, path: str, request: Request) -> FileReport:
         case Problem():
             return held_against(_computes(report, value.collective), request, None)
         case FlowSchedule():
+            hops = crossings(value) if value.in_network else None
             return held_against(
-                _of_flow(report, value, request), request, lambda on: routes_on(*flow.traffic(value), on)
+                _of_flow(report, value, request), request, lambda on: routes_on(*flow.traffic(value), on, hops)
             )
         case Schedule():
             report = replace(report, findings=collected(schedule.examine(value)), algbw=_rate(value.time))

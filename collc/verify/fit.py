@@ -92,15 +92,18 @@ def _traffic(program: Program) -> tuple[Counter[Pair], dict[Pair, tuple[int, int
     return traffic, first, channels
 
 
-def routes_on(loads: Mapping[Route, int], unit: Fraction, topology: Topology) -> Fit:
+def routes_on(
+    loads: Mapping[Route, int], unit: Fraction, topology: Topology, hops: Mapping[Hop, int] | None = None
+) -> Fit:
     """Routed traffic on a fabric that may be another than it was made for.
 
     Args:
         loads: route -> load [units].
         unit: one unit of load [share of the message].
+        hops: link -> load, where that is not what the routes add up to.
     """
     findings = collected(route_faults(topology, loads))
-    total = {hop: load * unit for hop, load in add_up(loads).items() if hop in topology.link}
+    total = {hop: load * unit for hop, load in (hops or add_up(loads)).items() if hop in topology.link}
     return _fit(topology, findings, total, 1)
 
 

@@ -12,6 +12,7 @@ from collc.ir.flow import FlowSchedule, Tree
 from collc.ir.topology import Route
 from collc.verify.findings import Finding
 from collc.verify.links import add_up, route_faults, time_faults
+from collc.verify.sharing import crossings
 from collc.verify.witness import bound_faults
 
 
@@ -24,7 +25,8 @@ def examine(flow: FlowSchedule) -> Iterator[Finding]:
     yield from _weight_faults(flow)
     loads, share = traffic(flow)
     yield from route_faults(problem.topology, loads)
-    yield from time_faults(problem.topology, add_up(loads), share, flow.time)
+    hops = crossings(flow) if flow.in_network else add_up(loads)
+    yield from time_faults(problem.topology, hops, share, flow.time)
     if flow.bound is not None:
         yield from bound_faults(problem, flow.bound, flow.time)
 

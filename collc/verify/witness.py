@@ -102,7 +102,8 @@ def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
 
     A chunk with one contributor and one consumer pays at least the distance between them. Ranks that a
     free way joins count as one group, whatever its direction; any other chunk pays at least the least
-    distance between two groups for each transfer it needs between groups.
+    distance between two groups for each transfer it needs between groups. Under a bound for schedules of
+    trees, what all contribute to and all consume pays the cheapest pair of trees into a rank and out of it.
     """
     topology, collective = problem.topology, problem.collective
     unit = math.lcm(*(price.denominator for *_, price in prices.price))
@@ -114,6 +115,8 @@ def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
         before, after = chunk.precondition.ranks, chunk.postcondition.ranks
         if len(before) == len(after) == 1:
             pays = fares.between(before[0], after[0]) if before[0] != after[0] else 0
+        elif prices.rooted and not single and len(before) == len(after) == collective.n_ranks:
+            pays = fares.in_and_out
         elif n_transfers := fares.transfers(before, after):
             # A switch that copies or adds serves many ranks by one transfer.
             pays = fares.least * (1 if single else n_transfers)
@@ -168,6 +171,15 @@ class _Fares:
         return min((fare for fare in firsts if fare), default=0)
 
     @cached_property
+    def in_and_out(self) -> int:
+        """The least, over all ranks, of the cheapest tree of all others into it plus the cheapest out of it."""
+        n = self._topology.n_ranks
+        fares = [[self.between(src, dst) for dst in range(n)] for src in range(n)]
+        outward = cheapest_trees(fares)
+        inward = cheapest_trees(list(zip(*fares, strict=True)))
+        return min(map(sum, zip(outward, inward, strict=True)))
+
+    @cached_property
     def _group_of(self) -> tuple[int, ...]:
         """Rank -> the least rank of its group."""
         n = self._topology.n_ranks
@@ -209,3 +221,60 @@ class _Fares:
                 if price + fare < best.get(head, price + fare + 1):
                     best[head] = price + fare
                     heapq.heappush(queue, (price + fare, head))
+
+
+# --- trees ---------------------------------------------------------------------------------------
+
+
+def cheapest_trees(fares: Sequence[Sequence[int]]) -> list[int]:
+    """By rank, the price of the cheapest tree from it to all others.
+
+    Ranks pay for their cheapest way in; where that closes a circle, the circle becomes one that pays for
+    its cheapest way in on top, until all are one. Each of these sets must be entered by every tree whose
+    root is outside, and no way in counts for more than its price, so a tree from r costs at least what
+    the sets without r pay; and there is one that enters each of them once, over the ways paid for. So
+    one pass serves all roots.
+
+    Args:
+        fares: [from][to], zero or more.
+
+    Source: Edmonds, Optimum branchings, J. Res. Nat. Bur. Standards 71B(4), 1967.
+    """
+    n = len(fares)
+    # What is left to pay on the ways between those that are not part of a larger set yet.
+    left = {src: {dst: fares[src][dst] for dst in range(n) if dst != src} for src in range(n)}
+    joined: dict[int, int] = {}
+    paid = [0] * (2 * n)
+    chain, new = [0], n
+    while len(left) > 1:
+        last = chain[-1]
+        paid[last], source = min((others[last], src) for src, others in left.items() if src != last)
+        if source not in chain:
+            chain.append(source)
+            continue
+        start = chain.index(source)
+        circle = chain[start:]
+        _join(left, circle, paid, new)
+        joined |= dict.fromkeys(circle, new)
+        chain[start:] = [new]
+        new += 1
+    return [sum(paid) - _paid_around(rank, joined, paid) for rank in range(n)]
+
+
+def _join(left: dict[int, dict[int, int]], circle: Sequence[int], paid: Sequence[int], new: int) -> None:
+    """Make one set of those on a circle."""
+    outward = {dst: min(left[src][dst] for src in circle) for dst in left if dst not in circle}
+    for src in outward:
+        left[src][new] = min(left[src].pop(dst) - paid[dst] for dst in circle)
+    for src in circle:
+        del left[src]
+    left[new] = outward
+
+
+def _paid_around(rank: int, joined: Mapping[int, int], paid: Sequence[int]) -> int:
+    """What the sets with a rank in them pay."""
+    total, inside = paid[rank], rank
+    while inside in joined:
+        inside = joined[inside]
+        total += paid[inside]
+    return total

@@ -2,9 +2,10 @@
 
 Stages, one file each: `scale` (bandwidths -> whole numbers of trees), `balance` (switches get equal
 capacity in and out), `pack` (trees within those capacities; `oracle`, `sets` and `grow` serve it),
-`renew` and `lower` (the same packing, of lower trees).
+`renew` and `lower` (the same packing, of lower trees), `ways` (trees -> routes).
 All stages know one thing only: chunks that spread from their roots to all ranks. Reductions are the
-same on the reversed fabric, turned round; all-reduce lays one over the other.
+same on the reversed fabric, turned round; all-reduce lays one over the other, with equal shares for all
+roots where that is the best there is, else with shares of their own (`allreduce`).
 """
 
 from __future__ import annotations
@@ -17,32 +18,32 @@ from collc import cost
 from collc.errors import InputError
 from collc.ir.collective import Problem, make_collective
 from collc.ir.flow import FlowSchedule, Tree
-from collc.ir.topology import Route, Topology
+from collc.ir.topology import Topology
+from collc.synth.forestcoll.allreduce import uneven_allreduce
 from collc.synth.forestcoll.balance import balance
-from collc.synth.forestcoll.pack import Packed
 from collc.synth.forestcoll.renew import pack_low
-from collc.synth.forestcoll.scale import Instance, scale
+from collc.synth.forestcoll.scale import scale
+from collc.synth.forestcoll.ways import Way, overlay, routes_of
 
-_COMPOSED = (
-    "composed of an optimal reduce-scatter and an optimal allgather with equal shares per root; "
-    "fabrics with uneven GPUs may allow more with uneven shares"
-)
+_COMPOSED = "composed of an optimal reduce-scatter and an optimal allgather with equal shares per root"
 
 
 @dataclass(frozen=True)
 class ForestColl:
     """Throughput-optimal spanning trees.
 
-    Guarantee: optimal for allgather, reduce_scatter, broadcast and reduce; allreduce is both halves.
+    Guarantee: optimal; for allreduce among schedules of trees, up to 256 ranks.
     Supports: allgather, reduce_scatter, allreduce, broadcast, reduce on any fabric with balanced switches.
     Source: ForestColl (arXiv:2402.06787); packing by lazily learned cuts is our own.
 
     Attributes:
         trees_per_rank: k; None takes the least that attains the optimum. Quality does not always
             rise with k.
+        in_network: whether switches that add and copy may do so, where the fabric has such.
     """
 
     trees_per_rank: int | None = None
+    in_network: bool = True
 
     def supports(self, problem: Problem) -> str | None:
         """None, or why it does not serve this problem."""
@@ -62,15 +63,21 @@ class ForestColl:
         """
         if self.trees_per_rank is not None and self.trees_per_rank < 1:
             raise InputError(f"forestcoll: option trees_per_rank: {self.trees_per_rank}; expected 1 or more")
-        limit = cost.bound(problem)
+        if not self.in_network:
+            problem = replace(problem, topology=problem.topology.without_branching())
+        limit = cost.tree_bound(problem)
         if limit is None:
             trees: tuple[Tree, ...] = tuple(
                 Tree(index, Fraction(1), chunk.postcondition.ranks[0])
                 for index, chunk in enumerate(problem.collective.chunks)
             )
             return FlowSchedule(problem, trees, Fraction(0))
+        notes: tuple[str, ...] = ()
+        if all(len(chunk.precondition) == len(chunk.postcondition) > 1 for chunk in problem.collective.chunks):
+            if self.trees_per_rank is None and (flow := uneven_allreduce(problem, limit)):
+                return flow
+            notes = (_COMPOSED,)
         trees = self._trees(problem)
-        notes = (_COMPOSED,) if any(tree.reduce and tree.broadcast for tree in trees) else ()
         return FlowSchedule(problem, trees, cost.bandwidth_time(problem, trees), limit, notes)
 
     def _trees(self, problem: Problem) -> tuple[Tree, ...]:
@@ -92,60 +99,24 @@ class ForestColl:
         ranks = tuple(range(n))
         downs = self._down(problem.topology, ranks)
         ups = [way.reversed() for way in downs] if problem.topology.is_symmetric else self._up(problem.topology, ranks)
-        pairs = _overlay(ups, downs)
+        pairs = overlay(ups, downs)
         return tuple(
             Tree(index, up.share / n, up.root, reduce=up.routes, broadcast=down.routes)
             for index, _ in chunks
             for up, down in pairs
         )
 
-    def _down(self, topology: Topology, roots: Sequence[int]) -> list[_Way]:
+    def _down(self, topology: Topology, roots: Sequence[int]) -> list[Way]:
         """Ways from each root to all ranks."""
         n = topology.n_ranks
         spread = make_collective("allgather", n) if len(roots) == n else make_collective("broadcast", n, root=roots[0])
         instance = balance(scale(Problem(topology, spread), roots, self.trees_per_rank))
-        return [_way(instance, tree) for tree in pack_low(instance)]
+        return [
+            Way(tree.root, Fraction(tree.copies, instance.trees[tree.root]), routes_of(instance, tree.paths, n))
+            for tree in pack_low(instance)
+        ]
 
-    def _up(self, topology: Topology, roots: Sequence[int]) -> list[_Way]:
+    def _up(self, topology: Topology, roots: Sequence[int]) -> list[Way]:
         """Ways from all ranks to each root: those of the reversed fabric, walked backwards."""
         fabric = topology if topology.is_symmetric else topology.reversed()
         return [way.reversed() for way in self._down(fabric, roots)]
-
-
-@dataclass(frozen=True)
-class _Way:
-    """A share of what a root sends or receives, and the routes it takes, in the order of travel."""
-
-    root: int
-    share: Fraction
-    routes: tuple[Route, ...]
-
-    def reversed(self) -> _Way:
-        """The same routes walked from the leaves to the root."""
-        return _Way(self.root, self.share, tuple(route.reversed() for route in reversed(self.routes)))
-
-
-def _way(instance: Instance, tree: Packed) -> _Way:
-    routes = []
-    for path in tree.paths:
-        vertices = (instance.tails[path[0]], *(instance.heads[arc] for arc in path))
-        routes.append(Route(vertices[0], vertices[-1], tuple(instance.names[vertex] for vertex in vertices)))
-    return _Way(tree.root, Fraction(tree.copies, instance.trees[tree.root]), tuple(routes))
-
-
-def _overlay(ups: Sequence[_Way], downs: Sequence[_Way]) -> list[tuple[_Way, _Way]]:
-    """Pairs of equal shares with one root: both halves cut each root's whole at the marks of either."""
-    waiting: dict[int, list[_Way]] = {}
-    for down in reversed(downs):
-        waiting.setdefault(down.root, []).append(down)
-    pairs = []
-    for up in ups:
-        left = up.share
-        while left:
-            down = waiting[up.root].pop()
-            share = min(left, down.share)
-            if down.share > share:
-                waiting[up.root].append(replace(down, share=down.share - share))
-            pairs.append((replace(up, share=share), replace(down, share=share)))
-            left -= share
-    return pairs
