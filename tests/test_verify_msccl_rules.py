@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -291,12 +294,31 @@ VAST = put(VAST, 'nchunksperloop="4"', 'nchunksperloop="32000"')
 VAST = VAST[: VAST.index("  <gpu")] + "".join(
     f'<gpu id="{rank}" i_chunks="0" o_chunks="0" s_chunks="0"></gpu>\n' for rank in range(1000)
 )
+
+
+def _vast(shifts: bool) -> str:
+    """Some 40 KB that move millions of chunks."""
+
+    def blocks(rank):
+        steps = [step for at in range(80) for step in (send(i(0), 32000), recv(s(at * shifts), 32000))]
+        return [block(1 - rank, 1 - rank, *steps), block(None, None, copy(i(0), o(0), 32768))]
+
+    return to_xml(program(make_collective("allreduce", 2, 32768), blocks, scratch=65536))
+
+
 HOSTILE = {
     "a vast allgather": (VAST + "</algo>").encode(),
     "a vast allreduce": (put(VAST, "allgather", "allreduce") + "</algo>").encode(),
     "a vast alltoall": (put(VAST, "allgather", "alltoall") + "</algo>").encode(),
     "entity bomb": b'<!DOCTYPE a [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]><algo>&b;</algo>',
     "external entity": b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><algo>&x;</algo>',
+    "entity bomb in UTF-16": '<!DOCTYPE a [<!ENTITY a "aa">]><algo>&a;</algo>'.encode("utf-16"),
+    "entity bomb in EBCDIC": (
+        b'<?xml version="1.0" encoding="cp037"?>' + '<!DOCTYPE a [<!ENTITY a "aa">]><algo>&a;</algo>'.encode("cp037")
+    ),
+    "line ends only": b"\n" * 10**7,
+    "small comments": b"<!--a-->" * 2 * 10**6,
+    "closing tags only": b"</a>" * 10**6,
     "a million attributes": b"<algo " + b" ".join(b'a%d="1"' % at for at in range(10**6)) + b"/>",
     "deep nesting": b"<algo>" * 100_000,
     "open tags only": b"<" * 10**6,
@@ -314,6 +336,8 @@ HOSTILE = {
             4,
         )
     ).encode(),
+    "vast counts in few steps": _vast(False).encode(),
+    "vast counts that shift": _vast(True).encode(),
     "huge count": put(RING, 'cnt="1"', 'cnt="1000000000"', 99).encode(),
 }
 
@@ -324,6 +348,16 @@ def test_hostile_files_are_judged_in_bounded_time(name):
     report = look(HOSTILE[name])
     assert time.process_time() - started < 2
     assert errors(report) or name == "huge scratch"
+
+
+def test_hostile_files_are_judged_in_bounded_memory():
+    # In a process of its own, which may have 400 MB of addresses in all; each file would take what it can.
+    script = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20));"
+        "from test_verify_msccl_rules import HOSTILE, look; [look(text) for text in HOSTILE.values()]"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", script], env=env, check=True)
 
 
 def test_more_than_can_be_checked_is_said_so():

@@ -8,6 +8,7 @@ of each digit is a guard, and a sum that reaches it is set aside as too large to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from collc.ir.collective import Chunk, Collective, Places
 from collc.ir.program import Buffer, Instruction, Op, Slot
@@ -38,9 +39,10 @@ class Contributions:
         self.rows = [row for row in _slots(collective) if _is_looked_at(row, memory)]
         self._digit: dict[tuple[int, int], tuple[int, int]] = {}
         self.members: list[list[tuple[int, int]]] = []
-        if not self._by_chunk():
+        self._is_by_chunk = self._by_chunk()
+        if not self._is_by_chunk:
             self._all_in_one()
-        self.guard = [sum([_GUARD << (_DIGIT * digit) for digit in range(len(slots))]) for slots in self.members]
+        self.guard = [_GUARD * _each_once(len(slots)) for slots in self.members]
 
     def _by_chunk(self) -> bool:
         for _, offset, chunk in self.rows:
@@ -71,8 +73,12 @@ class Contributions:
 
     def expected(self, chunk: Chunk, offset: int) -> Value:
         """The sum of one contribution from each contributor of a chunk."""
-        digits = [self._digit[rank, start + offset] for rank, start in _items(chunk.precondition)]
-        return ((digits[0][0], sum(1 << (_DIGIT * digit) for _, digit in digits)),)
+        slots = _items(chunk.precondition)
+        if self._is_by_chunk:
+            rank, start = next(slots)
+            family, _ = self._digit[rank, start + offset]
+            return ((family, _each_once(len(self.members[family]))),)
+        return ((0, sum(1 << (_DIGIT * self._digit[rank, start + offset][1]) for rank, start in slots)),)
 
     def add(self, left: Value, right: Value) -> Value:
         """The sum of two values."""
@@ -97,6 +103,12 @@ class Contributions:
             for digit, slot in enumerate(self.members[family])
             if (count := (digits >> (_DIGIT * digit)) & (2 * _GUARD - 1))
         }
+
+
+@lru_cache(maxsize=64)
+def _each_once(n_digits: int) -> int:
+    """A one in each of so many digits."""
+    return sum([1 << (_DIGIT * digit) for digit in range(n_digits)])
 
 
 def _items(places: Places) -> Iterator[tuple[int, int]]:

@@ -10,6 +10,7 @@ is never in memory as a whole tree.
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from collc.verify.rules import Collector
 
 MAX_BYTES = 64 << 20  # a file for 1024 ranks at all limits is smaller
 _MAX_ELEMENTS = 1 << 20
+_MAX_LINES = 1 << 22
 _MAX_TAG = 1 << 16  # 16 attributes of 255 characters fit many times
 _MAX_ATTRIBUTES = 16  # the runtimes' reader drops the rest silently
 _MAX_VALUE = 255  # its buffer; longer values overflow it
@@ -78,11 +80,16 @@ def stream(text: bytes, found: Collector) -> Iterator[Element]:
     Raises:
         Malformed: it cannot be read, or not to the end.
     """
-    if len(text) > MAX_BYTES:
-        found.add("xml-bounds", f"the file has {len(text)} bytes; expected at most {MAX_BYTES}", place=(1, 1))
-        raise Malformed
+    for count, most, what in (
+        (len(text), MAX_BYTES, "bytes"),
+        (text.count(b"\n") + text.count(b"\r"), _MAX_LINES, "line ends"),
+        (text.count(b"<") - text.count(b"</"), _MAX_ELEMENTS, "elements and comments"),
+    ):
+        if count > most:
+            found.add("xml-bounds", f"the file has {count} {what}; expected at most {most}", place=(1, 1))
+            raise Malformed
     line_end = _LINE_END if b"\r" in text else _NEWLINE
-    ends = [match.end() - 1 for match in line_end.finditer(text)]
+    ends = array("I", [match.end() - 1 for match in line_end.finditer(text)])
     blanked = _without_comments(text, ends, found)
     _scan(blanked, ends, found)
     _check_safe(blanked, ends, found)
@@ -107,7 +114,7 @@ def place_of(offset: int, ends: Sequence[int]) -> tuple[int, int]:
     return line + 1, offset - (ends[line - 1] + 1 if line else 0) + 1
 
 
-def _without_comments(text: bytes, ends: list[int], found: Collector) -> bytes:
+def _without_comments(text: bytes, ends: Sequence[int], found: Collector) -> bytes:
     """The text with comments blanked, as XML forbids some that the runtimes take."""
     if b"<!--" not in text:
         return text
@@ -132,7 +139,7 @@ def _without_comments(text: bytes, ends: list[int], found: Collector) -> bytes:
     return b"".join((*pieces, text[end:]))
 
 
-def _scan(text: bytes, ends: list[int], found: Collector) -> None:
+def _scan(text: bytes, ends: Sequence[int], found: Collector) -> None:
     """Walk as the runtime's reader does, and say where it stops."""
     readable = _READABLE.match(text)
     end = readable.end() if readable else 0
@@ -172,8 +179,11 @@ def _offence(text: bytes, start: int) -> str:
     return f"a malformed tag, {tag[:40].decode('ascii', 'replace')!r}"
 
 
-def _check_safe(text: bytes, ends: list[int], found: Collector) -> None:
+def _check_safe(text: bytes, ends: Sequence[int], found: Collector) -> None:
     """Refuse what cannot be parsed in bounded time and memory."""
+    if b"\0" in text:
+        found.add("xml-syntax", "a zero byte; no runtime reads beyond it", place=place_of(text.index(b"\0"), ends))
+        raise Malformed
     forbidden = re.search(rb"<!(?:DOCTYPE|ENTITY|\[)", text, re.IGNORECASE)
     if forbidden:
         found.add(
@@ -182,18 +192,16 @@ def _check_safe(text: bytes, ends: list[int], found: Collector) -> None:
             place=place_of(forbidden.start(), ends),
         )
         raise Malformed
-    count = text.count(b"<") - text.count(b"</")
-    if count > _MAX_ELEMENTS:
-        found.add("xml-bounds", f"the file has {count} elements; expected at most {_MAX_ELEMENTS}", place=(1, 1))
-        raise Malformed
     long = _LONG_TAG.search(text)
     if long:
         found.add("xml-bounds", f"a tag of more than {_MAX_TAG} characters", place=place_of(long.start(), ends))
         raise Malformed
 
 
-def _parse(text: bytes, ends: list[int], found: Collector) -> Iterator[Element]:
-    parser = expat.ParserCreate()
+def _parse(text: bytes, ends: Sequence[int], found: Collector) -> Iterator[Element]:
+    # As the runtimes do, one byte is one character whatever the file declares; what was looked for in the
+    # bytes, such as a document type, can then not hide behind another encoding.
+    parser = expat.ParserCreate("iso-8859-1")
     opened: list[Element] = []
     n_opened = 0
     closed: list[str] = []
@@ -215,11 +223,9 @@ def _parse(text: bytes, ends: list[int], found: Collector) -> Iterator[Element]:
                     _check_bounds(element, found)
             yield from opened
             opened.clear()
-    except (expat.ExpatError, LookupError, ValueError) as error:
-        # LookupError, ValueError: an encoding that Python does not know, or not for single bytes.
+    except expat.ExpatError as error:
         place = place_of(min(max(parser.ErrorByteIndex, 0), len(text)), ends)
-        what = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else str(error)
-        found.add("xml-syntax", f"no XML: {what}", place=place)
+        found.add("xml-syntax", f"no XML: {expat.ErrorString(error.code)}", place=place)
         raise Malformed from None
 
 
