@@ -1,16 +1,22 @@
-"""The only door to ortools: integer maximum flows and minimum cuts, and integer programs.
+"""The only door to ortools and HiGHS: flows, cuts, integer programs, and linear programs.
 
-Knows graphs and models, not collectives. Vertices, arcs and variables are numbers, capacities and
-coefficients are whole numbers: an exact answer from exact input. Flow capacities beyond 64 bits are left
-to networkx and Python's own integers.
+Knows graphs and models, not collectives. Vertices, arcs and variables are numbers. Flows and integer
+programs take whole numbers and answer exactly; flow capacities beyond 64 bits are left to networkx and
+Python's own integers. Linear programs are solved in floating point: whoever asks must check the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from collc.errors import BudgetError, UnsupportedError
+from collc.errors import BudgetError, InfeasibleError, UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
 # ortools adds capacities up in 64-bit integers; half of that range leaves room for its excess counts.
 CAPACITY_LIMIT = 2**62
@@ -133,46 +139,101 @@ def integer_program(domains: Sequence[tuple[int, int]], rows: Iterable[Row], sec
     raise BudgetError(f"the solver found neither a solution nor a proof that there is none within {seconds} s")
 
 
-class Simplex:
-    """A linear program to which rows are added: the most of an objective over x >= 0, in floating point.
-
-    It answers with a basis too, from which whoever asks can compute the exact solution.
+def cheapest_flow(
+    n_vertices: int, tails: Array, heads: Array, capacities: Array, costs: Array, supplies: Array
+) -> Array | None:
+    """What each arc carries in a flow of least total cost, in whole numbers; None if there is no such flow.
 
     Args:
-        objective: by variable.
-        unit: right-hand sides are divided by it, so that they come near one.
+        supplies: by vertex, what it gives (or, if negative, takes); they add up to zero.
+    """
+    import numpy
+    from ortools.graph.python import min_cost_flow
+
+    solver = min_cost_flow.SimpleMinCostFlow()
+    arcs = solver.add_arcs_with_capacity_and_unit_cost(tails, heads, capacities, costs)
+    solver.set_nodes_supplies(numpy.arange(n_vertices), supplies)
+    status = solver.solve()
+    if status == solver.INFEASIBLE:
+        return None
+    if status != solver.OPTIMAL:
+        raise RuntimeError(f"cheapest flow: solver status {status}")
+    flows: Array = solver.flows(arcs)
+    return flows
+
+
+@dataclass(frozen=True)
+class LinearProgram:
+    """Least cost over x within bounds, with rows low <= A x <= high; all in floating point.
+
+    Attributes:
+        costs, lows, highs: by variable.
+        row_lows, row_highs: by row.
+        rows, columns, values: the entries of A.
     """
 
-    def __init__(self, objective: Sequence[int], unit: int = 1) -> None:
-        from ortools.linear_solver import pywraplp
+    costs: Array
+    lows: Array
+    highs: Array
+    row_lows: Array
+    row_highs: Array
+    rows: Array
+    columns: Array
+    values: Array
 
-        self._solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._unit = unit
-        self._variables = [self._solver.NumVar(0, self._solver.infinity(), "") for _ in objective]
-        self._rows: list[Any] = []
-        for variable, factor in zip(self._variables, objective, strict=True):
-            self._solver.Objective().SetCoefficient(variable, factor)
-        self._solver.Objective().SetMaximization()
 
-    def add_row(self, terms: Iterable[tuple[int, int]], high: int, *, equal: bool = False) -> None:
-        """Require the sum of coefficient x variable to be at most `high`, or equal to it.
+class LinearAnswer(NamedTuple):
+    """Values of the variables and prices of the rows, as near to optimal as the method came."""
 
-        Args:
-            terms: (coefficient, variable).
-        """
-        most = high / self._unit
-        row = self._solver.Constraint(most if equal else -self._solver.infinity(), most, "")
-        for factor, index in terms:
-            row.SetCoefficient(self._variables[index], factor)
-        self._rows.append(row)
+    values: Array
+    prices: Array
 
-    def solve(self) -> list[float] | None:
-        """The values of the variables at an optimal corner; None where the solver comes to none."""
-        if self._solver.Solve() != self._solver.OPTIMAL:
-            return None
-        return [variable.solution_value() * self._unit for variable in self._variables]
 
-    def basis(self) -> tuple[list[int], list[int]]:
-        """The variables that the last corner determines, and the rows that hold there with equality."""
-        variables = [i for i, one in enumerate(self._variables) if one.basis_status() == self._solver.BASIC]
-        return variables, [i for i, one in enumerate(self._rows) if one.basis_status() != self._solver.BASIC]
+Method = Literal["simplex", "ipm", "pdlp"]
+
+
+def linear_program(program: LinearProgram, method: Method, *, accuracy: float = 1e-9) -> LinearAnswer:
+    """An optimal solution: at a corner by simplex, inside by the interior points (no crossover) or PDLP.
+
+    Args:
+        accuracy: relative gap at which the two others stop.
+
+    Raises:
+        InfeasibleError: there is no solution.
+        BudgetError: the method came to no answer.
+    """
+    import highspy
+    import numpy
+
+    order = numpy.lexsort((program.rows, program.columns))
+    n_columns, n_rows = len(program.costs), len(program.row_lows)
+    starts = numpy.searchsorted(program.columns[order], numpy.arange(n_columns))
+    # The class with the public name prints a banner on standard output before it can be told not to.
+    solver = highspy._Highs()  # type: ignore[attr-defined]
+    for key, value in (
+        ("output_flag", False),
+        ("solver", method),
+        ("threads", 1),
+        ("random_seed", 0),
+        ("run_crossover", "off"),
+        ("ipm_optimality_tolerance", accuracy),
+        ("pdlp_optimality_tolerance", accuracy),
+    ):
+        solver.setOptionValue(key, value)
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = n_columns, n_rows
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.costs, program.lows, program.highs
+    lp.row_lower_, lp.row_upper_ = program.row_lows, program.row_highs
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = numpy.append(starts, len(order)).astype(numpy.int32)
+    lp.a_matrix_.index_ = program.rows[order].astype(numpy.int32)
+    lp.a_matrix_.value_ = program.values[order].astype(numpy.float64)
+    solver.passModel(lp)
+    solver.run()
+    status = solver.getModelStatus()
+    if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+        raise InfeasibleError("the linear program has no solution")
+    found = solver.getSolution()
+    if not found.value_valid or not found.dual_valid:
+        raise BudgetError(f"{method} came to no answer: {solver.modelStatusToString(status)}")
+    return LinearAnswer(numpy.array(found.col_value), numpy.array(found.row_dual))

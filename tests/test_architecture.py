@@ -43,7 +43,7 @@ MAY_IMPORT = {
 }
 # Plug-ins of one folder do not import each other; what they share is private to the folder.
 WINGS = ("synth", "passes", "backend")
-HEAVY = {"ortools", "numpy", "networkx", "lxml", "rich", "yaml", "scipy"}
+HEAVY = {"ortools", "numpy", "networkx", "highspy", "lxml", "rich", "yaml", "scipy"}
 LONGEST_FILE = 450
 
 

@@ -1,0 +1,133 @@
+"""A fabric and who sends what to whom, in numbers: what the synthesizers for all-to-all work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from collc.cost import common_unit
+from collc.cost.demand import Demand
+from collc.ir.collective import Problem
+from collc.ir.flow import Bound, Prices
+from collc.ir.topology import Topology
+from collc.solve import CAPACITY_LIMIT
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, numpy.dtype[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A fabric as arrays. Vertices are numbered, GPUs first, by rank; links as in the topology.
+
+    Attributes:
+        topology: the fabric.
+        tails, heads: by link, its ends.
+        bandwidths: by link, in multiples of `unit`.
+        unit: [GB/s].
+        demand: [ranks x ranks] slots that row's rank sends to column's rank.
+        size: slots of the message size.
+    """
+
+    topology: Topology
+    tails: Array
+    heads: Array
+    bandwidths: Array
+    unit: Fraction
+    demand: Array
+    size: int
+
+    @staticmethod
+    def of(problem: Problem) -> Network:
+        """The network of a problem in which every chunk goes from one rank to one rank."""
+        import numpy
+
+        topology = problem.topology
+        index = {vertex: number for number, vertex in enumerate(topology.gpus + topology.switches)}
+        unit = common_unit([link.bandwidth for link in topology.links])
+        demand = Demand.of(problem.collective)
+        return Network(
+            topology,
+            numpy.array([index[link.src] for link in topology.links], dtype=numpy.int64),
+            numpy.array([index[link.dst] for link in topology.links], dtype=numpy.int64),
+            numpy.array([int(link.bandwidth / unit) for link in topology.links], dtype=numpy.int64),
+            unit,
+            demand.pairs,
+            demand.size,
+        )
+
+    @property
+    def n_ranks(self) -> int:
+        """GPUs."""
+        return len(self.topology.gpus)
+
+    @property
+    def n_vertices(self) -> int:
+        """GPUs and switches."""
+        return len(self.topology.gpus) + len(self.topology.switches)
+
+    @property
+    def n_links(self) -> int:
+        """Directed links."""
+        return len(self.tails)
+
+    @cached_property
+    def vertices(self) -> tuple[str, ...]:
+        """Names by number."""
+        return self.topology.gpus + self.topology.switches
+
+    @cached_property
+    def entering(self) -> Array:
+        """[vertices x most links into one] the links into each vertex; `n_links` where there are fewer."""
+        import numpy
+
+        counts = numpy.bincount(self.heads, minlength=self.n_vertices)
+        table = numpy.full((self.n_vertices, max(counts.max(initial=0), 1)), self.n_links)
+        order = numpy.argsort(self.heads, kind="stable")
+        firsts = numpy.cumsum(counts) - counts
+        table[self.heads[order], numpy.arange(self.n_links) - firsts[self.heads[order]]] = order
+        return table
+
+    def time(self, loads: Array, scale: int) -> Fraction:
+        """Time [s/GB of message size] of exact loads by link, in slots times `scale`."""
+        worst = max(
+            (Fraction(int(load), int(width)) for load, width in zip(loads, self.bandwidths, strict=True)),
+            default=Fraction(0),
+        )
+        return worst / self.unit / self.size / scale
+
+    def fares(self, prices: Array) -> Array:
+        """[ranks x vertices] the least sum of prices on a way from each rank (Bellman-Ford, all ranks at once).
+
+        Args:
+            prices: by link, whole numbers (exact) or floats.
+        """
+        import numpy
+
+        far = numpy.iinfo(numpy.int64).max // 4 if prices.dtype.kind == "i" else numpy.inf
+        padded = numpy.append(prices, far)
+        tails = numpy.append(self.tails, 0)[self.entering]
+        steps = padded[self.entering]
+        fares = numpy.full((self.n_vertices, self.n_ranks), far, dtype=prices.dtype)
+        fares[numpy.arange(self.n_ranks), numpy.arange(self.n_ranks)] = 0
+        while True:
+            best = fares
+            for port in range(self.entering.shape[1]):
+                best = numpy.minimum(best, fares[tails[:, port]] + steps[:, port, None])
+            if numpy.array_equal(best, fares):
+                return fares.T
+            fares = best
+
+    def price_bound(self, prices: Array) -> Bound:
+        """What whole prices prove: what all pairs must pay at least / what the links earn in unit time."""
+        fares = self.fares(prices)[:, : self.n_ranks]
+        is_small = int(self.demand.max()) * int(fares.max()) * self.n_ranks**2 < CAPACITY_LIMIT
+        owed = int(((self.demand if is_small else self.demand.astype(object)) * fares).sum())
+        earned = sum(int(price) * int(width) for price, width in zip(prices, self.bandwidths, strict=True))
+        links = self.topology.links
+        witness = Prices(tuple((links[at].src, links[at].dst, Fraction(int(prices[at]))) for at in prices.nonzero()[0]))
+        return Bound(Fraction(owed, earned) / self.unit / self.size, witness)

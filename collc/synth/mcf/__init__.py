@@ -1,0 +1,137 @@
+"""All-to-all on any fabric by multi-commodity flow: the rate no schedule beats, and ways that reach it.
+
+network -> translations -> master (a linear program) or descent (large fabrics) -> prices: the bound
+                                                      -> children: whole flows, and ways of pairs
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal
+
+from collc.errors import BudgetError
+from collc.ir.collective import Problem
+from collc.ir.flow import Bound, FlowSchedule
+from collc.synth import _ways
+from collc.synth._network import Network
+from collc.synth.mcf import children, descent, master, prices, symmetry
+from collc.synth.mcf.master import Fractional
+from collc.synth.mcf.symmetry import Translations
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, numpy.dtype[Any]]
+
+# Flow variables up to which the linear program is solved; 128 vertices of degree four have 65536.
+_MOST_FLOWS = 70_000
+# Units that a pair's block is cut into where flows come from descent.
+_PARTS = 4
+
+
+@dataclass(frozen=True)
+class Mcf:
+    """Flows for all pairs at once, at the best rate the links allow.
+
+    Guarantee: optimal where prices on links prove it to one part in a billion; else bounded by them.
+    Supports: alltoall, alltoallv, scatter, gather on every fabric.
+    Source: Efficient all-to-all collective communication schedules for direct-connect topologies
+        (arXiv:2309.13541).
+
+    Attributes:
+        method: how the fractional flow is found; auto takes the linear program where it is small, or one
+            source's where the fabric looks the same from all ranks, and descent where it is large.
+        within: gap to the bound at which descent ends.
+    """
+
+    method: Literal["auto", "simplex", "ipm", "pdlp", "descent"] = "auto"
+    within: Fraction = Fraction(1, 250)
+
+    def supports(self, problem: Problem) -> str | None:
+        """None, or why it does not serve this problem."""
+        return _ways.refusal("mcf", problem)
+
+    def run(self, problem: Problem) -> FlowSchedule:
+        """Ways for every pair, with the prices that bound them.
+
+        Raises:
+            InfeasibleError: a rank cannot be reached.
+            BudgetError: no solver came to an answer.
+        """
+        network = Network.of(problem)
+        if not network.demand.any():
+            return _ways.schedule(problem, {}, None)
+        translations = symmetry.find(network)
+        n_sources = 1 if translations else int(network.demand.any(axis=1).sum())
+        if self.method == "descent" or (self.method == "auto" and n_sources * network.n_links > _MOST_FLOWS):
+            translations = None
+            found = descent.solve(network, float(self.within))
+            bound = prices.certify(network, found.prices)
+            scale = max(1, _PARTS // int(network.demand.max()))
+            flows = children.round_off(network, found, scale)
+        else:
+            found, bound = self._by_program(network, translations)
+            flows, scale = _whole(network, found, translations, bound)
+        ways = _all_ways(network, found.sources, flows, scale, translations)
+        return _ways.schedule(problem, ways, bound)
+
+    def _by_program(self, network: Network, translations: Translations | None) -> tuple[Fractional, Bound | None]:
+        program = master.Master(network, translations)
+        method = self.method
+        if method == "auto" or method == "descent":
+            method = "simplex" if program.is_small else "ipm"
+        found = program.solve(method)
+        bound = prices.certify(network, found.prices)
+        if method == "simplex" and bound is not None:
+            found = program.shortened(found, float(bound.time * network.unit * network.size))
+        return found, bound
+
+
+def _whole(
+    network: Network, found: Fractional, translations: Translations | None, bound: Bound | None
+) -> tuple[Array, int]:
+    """The best whole flows near fractional ones, and their units per slot."""
+    nice = children.common_denominator(found.flows.ravel())
+    if nice:
+        flows = children.settle(network, found, nice, exactly=True)
+        if flows is not None and bound and network.time(_loads(flows, translations), nice) == bound.time:
+            return flows, nice
+    scale = children.fine_scale(network)
+    flows = children.settle(network, found, scale, exactly=False)
+    if flows is None:
+        raise BudgetError("mcf: the solver's flow is too far from delivering what is asked; try another -o method")
+    return flows, scale
+
+
+def _loads(flows: Array, translations: Translations | None) -> Array:
+    """By link, what all sources' flows add up to."""
+    import numpy
+
+    if translations is None:
+        total: Array = flows.sum(axis=0)
+        return total
+    loads: Array = numpy.zeros_like(flows[0])
+    for image in translations.links:
+        loads[image] += flows[0]
+    return loads
+
+
+def _all_ways(
+    network: Network, sources: Array, flows: Array, scale: int, translations: Translations | None
+) -> dict[tuple[int, int], list[_ways.Way]]:
+    """The ways of every pair, by vertex names."""
+    found: dict[tuple[int, int], list[_ways.Way]] = defaultdict(list)
+    names = network.vertices
+    heads = network.heads.tolist()
+    for source, flow in zip(sources.tolist(), flows, strict=True):
+        demand = network.demand[source]
+        for way in children.peel(network, source, flow, demand, scale):
+            stops = [source, *(heads[link] for link in way.links)]
+            share = Fraction(way.units, int(demand[way.dst]) * scale)
+            images = [range(len(names))] if translations is None else translations.vertices.tolist()
+            for image in images:
+                path = tuple(names[image[stop]] for stop in stops)
+                found[image[source], image[way.dst]].append((path, share))
+    return found
