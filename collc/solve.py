@@ -237,3 +237,48 @@ def linear_program(program: LinearProgram, method: Method, *, accuracy: float = 
     if not found.value_valid or not found.dual_valid:
         raise BudgetError(f"{method} came to no answer: {solver.modelStatusToString(status)}")
     return LinearAnswer(numpy.array(found.col_value), numpy.array(found.row_dual))
+
+
+class Simplex:
+    """A linear program to which rows are added: the most of an objective over x >= 0, in floating point.
+
+    It answers with a basis too, from which whoever asks can compute the exact solution.
+
+    Args:
+        objective: by variable.
+        unit: right-hand sides are divided by it, so that they come near one.
+    """
+
+    def __init__(self, objective: Sequence[int], unit: int = 1) -> None:
+        from ortools.linear_solver import pywraplp
+
+        self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        self._unit = unit
+        self._variables = [self._solver.NumVar(0, self._solver.infinity(), "") for _ in objective]
+        self._rows: list[Any] = []
+        for variable, factor in zip(self._variables, objective, strict=True):
+            self._solver.Objective().SetCoefficient(variable, factor)
+        self._solver.Objective().SetMaximization()
+
+    def add_row(self, terms: Iterable[tuple[int, int]], high: int, *, equal: bool = False) -> None:
+        """Require the sum of coefficient x variable to be at most `high`, or equal to it.
+
+        Args:
+            terms: (coefficient, variable).
+        """
+        most = high / self._unit
+        row = self._solver.Constraint(most if equal else -self._solver.infinity(), most, "")
+        for factor, index in terms:
+            row.SetCoefficient(self._variables[index], factor)
+        self._rows.append(row)
+
+    def solve(self) -> list[float] | None:
+        """The values of the variables at an optimal corner; None where the solver comes to none."""
+        if self._solver.Solve() != self._solver.OPTIMAL:
+            return None
+        return [variable.solution_value() * self._unit for variable in self._variables]
+
+    def basis(self) -> tuple[list[int], list[int]]:
+        """The variables that the last corner determines, and the rows that hold there with equality."""
+        variables = [i for i, one in enumerate(self._variables) if one.basis_status() == self._solver.BASIC]
+        return variables, [i for i, one in enumerate(self._rows) if one.basis_status() != self._solver.BASIC]

@@ -72,11 +72,18 @@ class Prices:
     joins count as one, and what must pass between such groups pays for each passage. So no schedule
     takes less than (sum of what the chunks must pay) / (sum of bandwidth x price) [s/GB].
 
+    A chunk that all ranks contribute to and all consume pays more where every share of it is summed on a
+    tree into one rank and copied out from there on another, as `Tree` says it: the least, over all ranks,
+    of the cheapest tree that leads all others to that rank plus the cheapest that leads from it to all
+    others. `rooted` bounds use that rule.
+
     Attributes:
         price: (src, dst) -> price per byte, zero where absent.
+        rooted: whether the limit is one for schedules made of trees; False: for all schedules.
     """
 
     price: tuple[tuple[str, str, Fraction], ...]
+    rooted: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,9 @@ class FlowSchedule:
         bound: a limit no schedule can beat; equal to `time` where the schedule is optimal.
             None where nothing moves (one rank).
         notes: what the user should know (composition, rounding loss), a sentence each.
+        in_network: whether it counts on the switches that add and copy. Routes of one tree that leave the
+            same rank then run as one stream as long as they have the same way to a switch that copies
+            before them, and those that arrive at the same rank do from a switch that adds.
     """
 
     problem: Problem
@@ -115,8 +125,11 @@ class FlowSchedule:
     time: Fraction
     bound: Bound | None = None
     notes: tuple[str, ...] = ()
+    in_network: bool = False
 
     def __post_init__(self) -> None:
+        if self.in_network and not (self.problem.topology.multicast or self.problem.topology.reduce):
+            raise InputError(f"in_network: no switch of topology '{self.problem.topology.name}' adds or copies")
         for index, tree in enumerate(self.trees):
             if not 0 <= tree.chunk < len(self.problem.collective.chunks):
                 raise InputError(
