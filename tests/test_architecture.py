@@ -27,9 +27,11 @@ MAY_IMPORT = {
     "ir": LOW,
     "runtimes": {"errors"},
     "solve": {"errors"},
-    "cost": LOW | {"ir", "solve"},
+    "kernels": LOW,
+    "symmetry": set(),
+    "cost": LOW | {"ir", "solve", "kernels", "symmetry"},
     "fast": LOW | {"ir", "cost"},
-    "synth": LOW | {"ir", "solve", "cost", "runtimes", "fast", "design"},
+    "synth": LOW | {"ir", "solve", "kernels", "symmetry", "cost", "runtimes", "fast", "design"},
     "passes": LOW | {"ir", "solve", "cost", "runtimes"},
     "backend": LOW | {"ir", "solve", "cost", "runtimes", "fast"},
     "design": LOW | {"ir", "solve", "cost"},
@@ -43,7 +45,7 @@ MAY_IMPORT = {
 }
 # Plug-ins of one folder do not import each other; what they share is private to the folder.
 WINGS = ("synth", "passes", "backend")
-HEAVY = {"ortools", "numpy", "networkx", "highspy", "lxml", "rich", "yaml", "scipy"}
+HEAVY = {"ortools", "numpy", "networkx", "highspy", "numba", "lxml", "rich", "yaml", "scipy"}
 LONGEST_FILE = 450
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from functools import cached_property
 from math import gcd, lcm
 
 from collc.cost.demand import Demand
 from collc.errors import InfeasibleError
 from collc.ir.flow import Bound, Cut
 from collc.ir.topology import Topology
+from collc.kernels.oracle import Oracle
 from collc.solve import FlowNetwork
+from collc.symmetry import Graph, find_group
 
 
 def best_cut(topology: Topology, demand: Demand) -> Bound:
@@ -56,10 +59,15 @@ class _CutSearch:
         self.bandwidths = [int(link.bandwidth / self.unit) for link in topology.links]
         self.ratio = Fraction(0)
         self.inside: list[bool] | None = None
+        self.hosts = topology.hosts
         self.current: tuple[Fraction, list[int]] | None = None
-        n = demand.n_ranks
         self.source = len(self.vertices)
-        self.network = FlowNetwork(self.source + 1, self.tails + [self.source] * n, self.heads + list(range(n)))
+
+    @cached_property
+    def network(self) -> FlowNetwork:
+        """The links, and one more vertex with a link to each rank."""
+        n = self.demand.n_ranks
+        return FlowNetwork(self.source + 1, self.tails + [self.source] * n, self.heads + list(range(n)))
 
     def consider(self, inside: Sequence[bool]) -> None:
         """Keep a cut if it is the best so far."""
@@ -73,11 +81,17 @@ class _CutSearch:
             self.ratio, self.inside = Fraction(slots, leaving), list(inside)
 
     def consider_single_ranks(self) -> None:
-        """The cuts around each rank and around all others."""
-        for rank in range(self.demand.n_ranks):
-            alone = [vertex == rank for vertex in range(len(self.vertices))]
-            self.consider(alone)
-            self.consider([not within for within in alone])
+        """The best of the cuts around each rank and around all others."""
+        leaving, entering = [0] * len(self.vertices), [0] * len(self.vertices)
+        for tail, head, bandwidth in zip(self.tails, self.heads, self.bandwidths, strict=True):
+            leaving[tail] += bandwidth
+            entering[head] += bandwidth
+        best = Fraction(0)
+        for rank, (sent, got) in enumerate(zip(self.demand.sent, self.demand.got, strict=True)):
+            for slots, width, is_inside in ((sent, leaving[rank], True), (got, entering[rank], False)):
+                if slots and (not width or slots * best.denominator > best.numerator * width):
+                    self.consider([(vertex == rank) == is_inside for vertex in range(len(self.vertices))])
+                    best = self.ratio
 
     def consider_sinks(self) -> None:
         """Raise the ratio until no cut that keeps a sink from its sources is worse.
@@ -85,6 +99,9 @@ class _CutSearch:
         Discrete Newton: links carry ratio x bandwidth, sources offer their slots; where a sink gets
         too little, the minimum cut has a larger ratio. Sinks that passed stay good as the ratio rises.
         """
+        if self.demand.spreads_only:
+            self._consider_all()
+            return
         for sink in range(self.demand.n_ranks):
             sources = self.demand.sources_for(sink)
             while any(sources) and (cut := self._violated(sink, sources)):
@@ -92,6 +109,27 @@ class _CutSearch:
                 self.consider(cut)
                 if self.ratio == before:
                     raise RuntimeError("a violated cut did not raise the ratio")
+
+    def _consider_all(self) -> None:
+        """The same where all sinks have the same sources, so that they are tested together.
+
+        What symmetries make alike is tested once.
+        """
+        spread = self.demand.spread
+        graph = Graph(len(self.vertices), spread, self.tails, self.heads, self.bandwidths, self.hosts)
+        orbits = find_group(graph).orbits(self.demand.n_ranks)
+        oracle = Oracle(self.demand.n_ranks, len(self.vertices), self.tails, self.heads, orbits=orbits)
+        fill = oracle.begin
+        while True:
+            supply = [weight * self.ratio.denominator for weight in spread]
+            needed = fill([bandwidth * self.ratio.numerator for bandwidth in self.bandwidths], supply)
+            if not (found := oracle.next_violated(needed, 1)):
+                return
+            before = self.ratio
+            self.consider([not within for within in found[0]])
+            if self.ratio == before:
+                raise RuntimeError("a violated cut did not raise the ratio")
+            fill = oracle.go_on
 
     def consider_group(self, ranks: Sequence[int]) -> None:
         """The narrowest cut around some ranks."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -59,6 +59,38 @@ class Demand:
     def moves(self) -> bool:
         """Whether any data must change its rank."""
         return self.n_ranks > 1 and bool(any(self.spread) or any(self.gathered) or self.others or self.pairs.any())
+
+    @cached_property
+    def spreads_only(self) -> bool:
+        """Whether every chunk goes from one contributor to all ranks."""
+        return not (any(self.gathered) or self.others or self.pairs.any())
+
+    @cached_property
+    def sent(self) -> list[int]:
+        """By rank, slots that it contributes to and some other rank consumes."""
+        return self._touching(self.spread, self.gathered, self.pairs.sum(axis=1).tolist(), self.others)
+
+    @cached_property
+    def got(self) -> list[int]:
+        """By rank, slots that it consumes and some other rank contributes to."""
+        turned = self.reversed()
+        return self._touching(turned.spread, turned.gathered, self.pairs.sum(axis=0).tolist(), turned.others)
+
+    def _touching(
+        self,
+        spread: Sequence[int],
+        gathered: Sequence[int],
+        paired: Sequence[int],
+        others: Iterable[tuple[frozenset[int], frozenset[int], int]],
+    ) -> list[int]:
+        if self.n_ranks == 1:
+            return [0]
+        everyone = sum(gathered)
+        found = [a + everyone - b + c for a, b, c in zip(spread, gathered, paired, strict=True)]
+        for before, after, slots in others:
+            for rank in before:
+                found[rank] += slots if after - {rank} else 0
+        return found
 
     @cached_property
     def cuts_are_exact(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from collc.errors import UnsupportedError
-from collc.synth.forestcoll.oracle import Oracle
+from collc.kernels.oracle import Oracle
 from collc.synth.forestcoll.scale import Instance
 
 

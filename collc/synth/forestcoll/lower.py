@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from collc.synth.forestcoll.pack import Packed
+from collc.synth.forestcoll.packing import Packed
 from collc.synth.forestcoll.scale import Instance
+
+# Partners for a trade looked at in all: what more could find takes longer than it is worth.
+_EFFORT = 300_000
 
 
 class _Shape:
@@ -87,6 +90,7 @@ class _Trader:
         self.shapes = [_Shape(instance, tree) for tree in trees]
         self.free = free
         self.most = most
+        self.effort = _EFFORT
         # By vertex: the hops that lead through it or end there, as (tree, GPU it ends in).
         self.hops: list[dict[tuple[int, int], None]] = [{} for _ in instance.names]
         for index, shape in enumerate(self.shapes):
@@ -98,7 +102,7 @@ class _Trader:
         while True:
             top = max(shape.key[0] for shape in self.shapes)
             highest = [index for index, shape in enumerate(self.shapes) if shape.key[0] == top]
-            if top <= 1 or not any(self._improve(index) for index in highest):
+            if top <= 1 or self.effort < 0 or not any(self._improve(index) for index in highest):
                 break
         return tuple(shape.packed() for shape in self.shapes)
 
@@ -151,6 +155,9 @@ class _Trader:
         path = shape.path[rank]
         for cut, arc in enumerate(path, start=1):
             vertex = self.instance.heads[arc]
+            self.effort -= len(self.hops[vertex])
+            if self.effort < 0:
+                return False
             for other, end in self.hops[vertex]:
                 if other == index or not self._gains(index, rank, other, end, height):
                     continue

@@ -5,71 +5,132 @@ still be packed. If not, the violated sets are learned, the batch is taken back 
 and later trees respect them. A tree that cannot go on is tested with its partial self as a source:
 either a set is violated and learned, or fewer copies can go on; with one copy Edmonds' theorem says
 that some path works, and all are tried. So the packing is exact, and ends.
+
+Where the fabric repeats, a tree is grown once and laid with all its images, as far as that goes: no
+theorem promises that such a packing exists, so what is left after a failure is packed tree by tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
-from collc.synth.forestcoll.grow import Growth
+from collc.kernels import filled, ints, load
+from collc.kernels.oracle import Oracle
+from collc.symmetry import Group
+from collc.synth.forestcoll.packing import Grown, Packing
 from collc.synth.forestcoll.scale import Instance
 from collc.synth.forestcoll.sets import TightSets
 
 # Sets learned from one root before its tree is tried with half as many copies.
 _PATIENCE = 6
+# Trees in a row that symmetry could not lay before it is given up.
+_SYMMETRIC_MISSES = 12
+# Tree edges from which on compiled kernels pay for their loading: of one packing, and of many.
+_COMPILE_FROM, _COMPILE_MANY_FROM = 20_000, 1000
 
 
-@dataclass(frozen=True)
-class Packed:
-    """A tree of the packing.
-
-    Attributes:
-        copies: trees of this shape.
-        paths: the links of each hop between GPUs, each after the one that feeds it.
-    """
-
-    root: int
-    copies: int
-    paths: tuple[tuple[int, ...], ...]
-
-    def height(self, instance: Instance) -> int:
-        """Hops between GPUs on the longest way down."""
-        depth = {self.root: 0}
-        for path in self.paths:
-            depth[instance.heads[path[-1]]] = depth[instance.tails[path[0]]] + 1
-        return max(depth.values())
-
-
-def pack(instance: Instance, depth_cost: int, effort: int | None = None) -> tuple[Packed, ...] | None:
+def pack(
+    instance: Instance,
+    depth_cost: int,
+    effort: int | None = None,
+    group: Group | None = None,
+    *,
+    is_one_of_many: bool = False,
+) -> Packing | None:
     """Trees that together root `instance.trees` at each rank and span all GPUs.
 
     Args:
         instance: feasible, with switches in balance.
         depth_cost: how much a level of depth costs, in links of scarcity one.
         effort: oracle passes after which to give up and return None; no limit by default.
+        group: symmetries of the instance to make use of.
+        is_one_of_many: compiled kernels will be of use again.
     """
-    return _Packer(instance, depth_cost, effort).run()
+    group = instance.no_group if group is None else group
+    compile_from = _COMPILE_MANY_FROM if is_one_of_many else _COMPILE_FROM
+    packer = _Packer(instance, depth_cost, effort, group, compile_from)
+    if group.order == 1:
+        return Packing.grown(packer.done) if packer.run() else None
+    packer.run()
+    laid = Packing.grown(packer.done, group)
+    if not sum(packer.trees):
+        return laid
+    rest = replace(instance, capacities=tuple(packer.left()), trees=tuple(packer.trees))
+    # Where symmetry fails, much is to be learned.
+    others = pack(rest, depth_cost, effort, is_one_of_many=True)
+    return None if others is None else laid.and_then(others)
 
 
 class _Packer:
-    def __init__(self, instance: Instance, depth_cost: int, effort: int | None) -> None:
-        self.instance = instance
-        self.effort = effort
-        self.passes = 0
-        self.capacities = list(instance.capacities)
-        self.trees = list(instance.trees)
-        self.oracle = instance.oracle()
-        self.sets = TightSets(instance)
-        self.growth = Growth(instance, self.capacities, self.sets, depth_cost)
-        self.done: list[Packed] = []
+    """Packs tree by tree, each with its images under a group."""
 
-    def run(self) -> tuple[Packed, ...] | None:
-        """Batches of trees; each that passes doubles the next."""
+    def __init__(
+        self, instance: Instance, depth_cost: int, effort: int | None, group: Group, compile_from: int
+    ) -> None:
+        self.instance, self.effort, self.group = instance, effort, group
+        self.passes = 0
+        self.trees = list(instance.trees)
+        self.done: list[Grown] = []
+        orbits = group.orbits(instance.n_ranks)
+        # Links that symmetries make alike share a slot, so that all images of a tree are laid at once.
+        self.slot, weights, capacities = instance.slots(group)
+        n_edges = instance.n_ranks * sum(1 for orbit in orbits if instance.trees[orbit[0]])
+        compiled = n_edges >= compile_from and instance.fits_compiled
+        self.kernel: Any = load("growth", compiled)
+        self.oracle = Oracle(
+            instance.n_ranks,
+            len(instance.names),
+            instance.tails,
+            instance.heads,
+            slot=self.slot,
+            orbits=orbits,
+            compiled=compiled,
+        )
+        self.sets = TightSets(instance, self.kernel, group, compiled)
+        self.tree = self._tree(capacities, weights, compiled)
+        self.tree.now[self.kernel.DEPTH_COST] = depth_cost
+        self.orbit_of = {rank: orbit for orbit in orbits for rank in orbit}
+        self.roots = [(-self.trees[orbit[0]], orbit[0]) for orbit in orbits]
+        heapq.heapify(self.roots)
+
+    def _tree(self, capacities: Sequence[int], weights: Sequence[int], compiled: bool) -> Any:
+        instance = self.instance
+        n_vertices, n_switches = len(instance.names), len(instance.names) - instance.n_ranks
+        room = {
+            "depth": n_vertices,
+            "path_arcs": min(instance.n_ranks * (n_switches + 1), 1 << 22),
+            "path_start": instance.n_ranks + 1,
+            "now": 8,
+            "label": n_vertices,
+            "via": n_vertices,
+            "path": n_vertices + 1,
+        }
+        lists = {"out": instance.leaving, "in": instance.entering}
+        return self.kernel.Tree(
+            tails=ints(instance.tails, compiled),
+            heads=ints(instance.heads, compiled),
+            slot=ints(self.slot, compiled),
+            capacity=ints(capacities, compiled),
+            weight=ints(weights, compiled),
+            **{f"{side}_start": ints(_starts(arcs), compiled) for side, arcs in lists.items()},
+            **{f"{side}_arcs": ints([arc for some in arcs for arc in some], compiled) for side, arcs in lists.items()},
+            **{name: filled(length, 0, compiled) for name, length in room.items()},
+        )
+
+    def left(self) -> list[int]:
+        """Capacity that is left on each link."""
+        return [int(self.tree.capacity[slot]) for slot in self.slot]
+
+    def run(self) -> bool:
+        """Batches of trees; each that passes doubles the next. Whether all could be packed."""
         batch, misses = 1, 0
         while sum(self.trees):
             if self.effort is not None and self.passes > self.effort:
-                return None
+                return False
             before = len(self.done)
             while sum(self.trees) and len(self.done) < before + batch and self._grow(misses):
                 pass
@@ -77,77 +138,170 @@ class _Packer:
             self._take_back()
             kept = len(self.done) - before
             misses = 0 if kept else misses + 1
+            if self.group.order > 1 and (misses > _SYMMETRIC_MISSES or not self._next_copies(0)):
+                return not sum(self.trees)
             batch = 2 * batch if kept == grown > 0 else max(1, kept)
-        return tuple(self.done)
+        return True
+
+    def _next_root(self) -> tuple[int, int]:
+        """The rank with most trees left, the first of those, and how many of it one copy of all images takes."""
+        while True:
+            negative, rank = self.roots[0]
+            if -negative == self.trees[rank]:
+                orbit = self.orbit_of[rank]
+                return rank, self.group.order // len(orbit)
+            heapq.heapreplace(self.roots, (-self.trees[rank], rank))
+
+    def _next_copies(self, misses: int) -> int:
+        """Copies of the next tree; none where its images would take more roots than are left."""
+        root, share = self._next_root()
+        most = self.trees[root] // share
+        return max(min(1, most), most >> (misses // _PATIENCE))
 
     def _take_back(self) -> None:
         """Drop the last trees until what is left can be packed."""
         while True:
-            while any(self._slack(index) < 0 for index in range(self.sets.n_sets)):
-                self._undo(self.done.pop())
+            while any(slack < 0 for slack in self.sets.slacks):
+                self._drop(self.done.pop())
             violated = self._violated()
             if not violated:
                 return
-            if not self.sets.learn(violated):
+            if not self._learn(violated):
                 raise RuntimeError("a set was violated that has slack left")
 
     def _grow(self, misses: int) -> bool:
-        """Add a tree; False where a violated set was learned instead."""
-        root = max(range(self.instance.n_ranks), key=lambda rank: (self.trees[rank], -rank))
-        copies = max(1, self.trees[root] >> (misses // _PATIENCE))
+        """Add a tree; False where a violated set was learned instead, or symmetry does not go on."""
+        root, _ = self._next_root()
+        copies = self._next_copies(misses)
+        if not copies:
+            return False
         self._start(root, copies, ())
-        while not self.growth.is_complete:
-            if self.growth.advance():
-                continue
-            if violated := self._violated(self.growth.reached, self.growth.copies):
-                paths = tuple(self.growth.paths)
-                self._undo(Packed(root, self.growth.copies, paths))
-                if not self.sets.learn(violated):
+        while not self.kernel.advance(self.tree, self.sets.arrays, self.instance.n_ranks):
+            copies = int(self.tree.now[self.kernel.COPIES])
+            if self.group.order > 1:
+                # The oracle knows one partial tree, not all its images.
+                self._undo(root, copies)
+                return self._halve(root, copies)
+            if violated := self._violated(self._reached(), copies):
+                self._undo(root, copies)
+                if not self._learn(violated):
                     raise RuntimeError("a partial tree broke a set that it was to respect")
                 return False
-            if self.growth.copies > 1:
-                self._shrink(root)
+            if copies > 1:
+                self._shrink(root, copies)
             else:
                 self._extend_by_trial()
-        self.done.append(Packed(root, self.growth.copies, tuple(self.growth.paths)))
+        self._lay(root)
         return True
 
-    def _start(self, root: int, copies: int, paths: tuple[tuple[int, ...], ...]) -> None:
-        slacks = [self._slack(index) for index in range(self.sets.n_sets)]
-        self.sets.start(root, copies, slacks)
-        self.growth.start(root, copies, sum(self.trees))
-        self.trees[root] -= copies
-        for path in paths:
-            self.growth.take(path)
+    def _halve(self, root: int, copies: int) -> bool:
+        while copies > 1:
+            copies //= 2
+            self._start(root, copies, ())
+            if self.kernel.advance(self.tree, self.sets.arrays, self.instance.n_ranks):
+                self._lay(root)
+                return True
+            self._undo(root, copies)
+        return False
 
-    def _shrink(self, root: int) -> None:
+    def _start(self, root: int, copies: int, paths: Sequence[Sequence[int]]) -> None:
+        n = self.instance.n_ranks
+        arrays = self.sets.arrays
+        self.kernel.begin(self.tree, arrays, self.sets.n_families, n, root, copies, sum(self.trees))
+        self._root(root, -copies)
+        for path in paths:
+            self._take(path)
+
+    def _take(self, path: Sequence[int]) -> None:
+        for at, arc in enumerate(path):
+            self.tree.path[at] = arc
+        if not self.kernel.take(self.tree, self.sets.arrays, self.instance.n_ranks, len(path)):
+            raise RuntimeError("a path that was tested is not allowed")
+
+    def _root(self, root: int, copies: int) -> None:
+        """Change the trees left at a root and its images."""
+        orbit = self.orbit_of[root]
+        for rank in orbit:
+            self.trees[rank] += copies * (self.group.order // len(orbit))
+        heapq.heappush(self.roots, (-self.trees[orbit[0]], orbit[0]))
+
+    def _lay(self, root: int) -> None:
+        now, kernel = self.tree.now, self.kernel
+        copies, hops, n_arcs = int(now[kernel.COPIES]), int(now[kernel.HOPS]), int(now[kernel.ARCS])
+        arcs, starts = self.tree.path_arcs[:n_arcs], self.tree.path_start[: hops + 1]
+        if not isinstance(arcs, list):
+            arcs, starts = arcs.copy(), starts.copy()
+        kernel.settle(self.sets.arrays, self.sets.n_families, self.instance.n_ranks, root, copies, arcs)
+        self.done.append(Grown(root, copies, arcs, starts))
+
+    def _drop(self, grown: Grown) -> None:
+        """Take back a whole tree."""
+        families, n = self.sets.n_families, self.instance.n_ranks
+        self.kernel.settle(self.sets.arrays, families, n, grown.root, -grown.copies, grown.arcs)
+        self.kernel.spend(self.tree, -grown.copies, grown.arcs)
+        self._root(grown.root, grown.copies)
+
+    def _undo(self, root: int, copies: int) -> list[list[int]]:
+        """Take back the tree under way; its hops."""
+        hops = int(self.tree.now[self.kernel.HOPS])
+        starts = [int(start) for start in self.tree.path_start[: hops + 1]]
+        arcs = self.tree.path_arcs[: starts[-1]]
+        self.kernel.spend(self.tree, -copies, arcs)
+        self._root(root, copies)
+        return [[int(arc) for arc in arcs[a:b]] for a, b in pairwise(starts)]
+
+    def _shrink(self, root: int, copies: int) -> None:
         """Go on with fewer copies: as many as some link out of the tree can take, or half."""
-        paths, copies = tuple(self.growth.paths), self.growth.copies
-        width = self.growth.width()
-        self._undo(Packed(root, copies, paths))
+        width = int(self.kernel.width(self.tree, self.instance.n_ranks))
+        paths = self._undo(root, copies)
         self._start(root, width if 0 < width < copies else copies // 2, paths)
 
+    def _reached(self) -> list[int]:
+        return [rank for rank in range(self.instance.n_ranks) if self.tree.depth[rank] >= 0]
+
     def _extend_by_trial(self) -> None:
-        for path in self.growth.candidates():
+        capacity = self.tree.capacity
+        for path in self._candidates():
             for arc in path:
-                self.capacities[arc] -= 1
-            violated = self._violated([*self.growth.reached, self.instance.heads[path[-1]]], 1)
+                capacity[arc] -= 1
+            violated = self._violated([*self._reached(), self.instance.heads[path[-1]]], 1)
             for arc in path:
-                self.capacities[arc] += 1
+                capacity[arc] += 1
             if not violated:
-                self.growth.take(path)
+                self._take(path)
                 return
         raise RuntimeError("no path extends a tree that can be packed; are the switches in balance?")
 
+    def _candidates(self) -> Iterator[tuple[int, ...]]:
+        """Every simple path by which the tree could go on, as far as capacities tell."""
+        for rank in self._reached():
+            yield from self._walk([rank], [])
+
+    def _walk(self, seen: list[int], path: list[int]) -> Iterator[tuple[int, ...]]:
+        for arc in self.instance.leaving[seen[-1]]:
+            head = self.instance.heads[arc]
+            if (
+                self.tree.capacity[arc] < 1
+                or self.sets.arrays.blocked[arc]
+                or head in seen
+                or self.tree.depth[head] >= 0
+            ):
+                continue
+            if head < self.instance.n_ranks:
+                yield (*path, arc)
+            else:
+                yield from self._walk([*seen, head], [*path, arc])
+
     def _violated(self, reached: Sequence[int] = (), copies: int = 0) -> list[list[bool]]:
         self.passes += 1
-        return self.oracle.violated(self.capacities, self.trees, reached, copies)
+        return self.oracle.violated(self.tree.capacity, self.trees, reached, copies)
 
-    def _slack(self, index: int) -> int:
-        return self.sets.slack(index, self.capacities, self.trees)
+    def _learn(self, violated: Sequence[Sequence[bool]]) -> int:
+        return self.sets.learn(violated, self.tree.capacity, self.slot, self.trees)
 
-    def _undo(self, tree: Packed) -> None:
-        self.trees[tree.root] += tree.copies
-        for path in tree.paths:
-            for arc in path:
-                self.capacities[arc] += tree.copies
+
+def _starts(lists: Sequence[Sequence[int]]) -> list[int]:
+    starts = [0]
+    for one in lists:
+        starts.append(starts[-1] + len(one))
+    return starts

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 from collc.synth.forestcoll.lower import lower, remaining
-from collc.synth.forestcoll.pack import Packed, pack
+from collc.synth.forestcoll.pack import pack
+from collc.synth.forestcoll.packing import Packed, Packing
 from collc.synth.forestcoll.scale import Instance
 
 # Costs of a level of depth, in links of scarcity one, that lead to different packings.
 _DEPTH_COSTS = (2, 1, 4, 8)
 # Oracle passes of a first attempt.
 _EFFORT = 100
+# Of the attempts, how many are worth lowering.
+_LOWERED = 3
 # Rounds in all, and in tree edges looked at: small fabrics get all rounds, large ones fewer.
 _ROUNDS, _WORK = 40, 120_000
 # Rounds without gain after which to stop.
@@ -25,13 +29,20 @@ _STALE = 12
 _HIGHEST = 4
 
 
-def pack_low(instance: Instance) -> tuple[Packed, ...]:
-    """A packing with low trees: several attempts, the best one renewed."""
+def pack_low(instance: Instance) -> Packing:
+    """A packing with low trees: several attempts, the best one renewed, where there is time for that."""
+    if instance.n_ranks * sum(1 for trees in instance.trees if trees) > _WORK:
+        packing = pack(instance, _DEPTH_COSTS[0], group=instance.group)
+        if packing is None:
+            raise RuntimeError("a packing without a limit of effort gave up")
+        return packing
     least = _least_height(instance)
     attempts = _attempts(instance, least)
     # A few trees more are worth a lower height; many would not fit a GPU.
     most = min(map(len, attempts)) * 3 // 2
-    best = min((lower(instance, trees, most) for trees in attempts), key=lambda trees: _badness(instance, trees))
+    attempts.sort(key=lambda trees: _badness(instance, trees))
+    candidates = [lower(instance, trees, most) for trees in attempts[:_LOWERED]]
+    best = min(candidates, key=lambda trees: _badness(instance, trees))
     stale = 0
     for turn in range(min(_ROUNDS, 1 + _WORK // (instance.n_ranks * len(best)))):
         if _badness(instance, best)[0] <= least or stale == _STALE:
@@ -42,19 +53,20 @@ def pack_low(instance: Instance) -> tuple[Packed, ...]:
         # An equal packing is another place to start from.
         if renewed is not None and _badness(instance, renewed) <= _badness(instance, best):
             best = renewed
-    return best
+    return Packing.of(best)
 
 
 def _attempts(instance: Instance, least: int) -> list[tuple[Packed, ...]]:
     """Packings under different costs of depth; the efforts grow until one is found."""
     effort = _EFFORT
     attempts: list[tuple[Packed, ...]] = []
+    groups = [instance.group] if instance.group.order > 1 else []
     while not attempts:
-        for cost in _DEPTH_COSTS:
-            if (trees := pack(instance, cost, effort)) is None:
+        for group, cost in product([*groups, instance.no_group], _DEPTH_COSTS):
+            if (trees := pack(instance, cost, effort, group, is_one_of_many=bool(attempts))) is None:
                 continue
-            attempts.append(trees)
-            if _badness(instance, trees)[0] <= least:
+            attempts.append(tuple(trees))
+            if _badness(instance, attempts[-1])[0] <= least:
                 return attempts
         effort *= 4
     return attempts
@@ -80,15 +92,20 @@ def _renew(instance: Instance, trees: Sequence[Packed], turn: int, most: int) ->
     for tree in kept:
         left[tree.root] -= tree.copies
     rest = replace(instance, capacities=tuple(remaining(instance, kept)), trees=tuple(left))
-    repacked = pack(rest, _DEPTH_COSTS[turn % len(_DEPTH_COSTS)], effort=2 * len(out))
+    repacked = pack(rest, _DEPTH_COSTS[turn % len(_DEPTH_COSTS)], effort=2 * len(out), is_one_of_many=True)
     if repacked is None or len(kept) + len(repacked) > most:
         return None
     return lower(instance, (*kept, *repacked), most)
 
 
 def _least_height(instance: Instance) -> int:
-    """Hops that some tree must have: the farthest GPU from any root."""
-    return max(_eccentricity(instance, root) for root in range(instance.n_ranks) if instance.trees[root])
+    """Hops that some tree must have: the farthest GPU from any root, and two where no root can serve all alone."""
+    roots = [root for root in range(instance.n_ranks) if instance.trees[root]]
+    alone = all(
+        instance.trees[root] * (instance.n_ranks - 1) <= sum(instance.capacities[arc] for arc in instance.leaving[root])
+        for root in roots
+    )
+    return max(1 if alone else 2, *(_eccentricity(instance, root) for root in roots))
 
 
 def _eccentricity(instance: Instance, root: int) -> int:

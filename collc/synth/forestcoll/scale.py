@@ -13,13 +13,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from collc import cost
 from collc.errors import UnsupportedError
 from collc.ir.collective import Problem
 from collc.ir.topology import Topology
-from collc.solve import CAPACITY_LIMIT
-from collc.synth.forestcoll.oracle import Oracle
+from collc.kernels import LIMIT
+from collc.kernels.oracle import Oracle
+from collc.symmetry import Graph, Group, find_group, trivial_group
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,7 @@ class Instance:
         names: vertex names.
         tails, heads, capacities: by link; a capacity counts trees.
         trees: by rank, how many trees must be rooted there.
+        hosts: ranks that belong together, where symmetries are looked for.
     """
 
     n_ranks: int
@@ -38,6 +46,7 @@ class Instance:
     heads: tuple[int, ...]
     capacities: tuple[int, ...]
     trees: tuple[int, ...]
+    hosts: tuple[tuple[int, ...], ...] = ()
 
     @property
     def n_trees(self) -> int:
@@ -54,9 +63,48 @@ class Instance:
         """By vertex, the links that end there."""
         return _by_end(len(self.names), self.heads)
 
-    def oracle(self) -> Oracle:
-        """The feasibility test on this graph."""
-        return Oracle(self.n_ranks, len(self.names), self.tails, self.heads)
+    @property
+    def fits_compiled(self) -> bool:
+        """Whether all sums stay within a compiled kernel's numbers."""
+        return sum(self.capacities) + (self.n_ranks + 2) * self.n_trees < LIMIT
+
+    @cached_property
+    def ends(self) -> tuple[Array, Array]:
+        """Tails and heads as arrays."""
+        import numpy
+
+        return numpy.array(self.tails, dtype=numpy.int64), numpy.array(self.heads, dtype=numpy.int64)
+
+    @cached_property
+    def group(self) -> Group:
+        """Symmetries: they keep capacities and trees."""
+        return find_group(Graph(len(self.names), self.trees, self.tails, self.heads, self.capacities, self.hosts))
+
+    @property
+    def no_group(self) -> Group:
+        """The group of order one."""
+        return trivial_group(len(self.names), len(self.tails))
+
+    def slots(self, group: Group) -> tuple[list[int], list[int], list[int]]:
+        """By link, the number of its orbit; by orbit, how many elements leave a link alone, and its capacity."""
+        n = len(self.tails)
+        if group.order == 1:
+            return list(range(n)), [1] * n, list(self.capacities)
+        number: dict[int, int] = {}
+        slot = [number.setdefault(first, len(number)) for first in group.links.min(axis=0).tolist()]
+        members = [0] * len(number)
+        for one in slot:
+            members[one] += 1
+        return slot, [group.order // count for count in members], [self.capacities[first] for first in number]
+
+    def oracle(self, group: Group | None = None) -> Oracle:
+        """The feasibility test on this graph; ranks that a group makes alike are tested at once.
+
+        Args:
+            group: keeps all capacities and trees that will be asked about.
+        """
+        orbits = [] if group is None else group.orbits(self.n_ranks)
+        return Oracle(self.n_ranks, len(self.names), self.tails, self.heads, orbits=orbits)
 
 
 def _by_end(n_vertices: int, ends: Sequence[int]) -> list[list[int]]:
@@ -86,23 +134,22 @@ def scale(problem: Problem, roots: Sequence[int], trees_per_rank: int | None) ->
     # Chunks that cross the optimal cut, per unit of bandwidth that leaves it.
     inverse = best.time * unit * problem.collective.size_chunks
     k = trees_per_rank or inverse.denominator
-    shape = _instance(topology, roots, k, [0] * len(bandwidths))
     scaled = inverse * k
     if scaled.denominator != 1:
-        scaled = _least_scale(shape, bandwidths, scaled)
-    return _instance(topology, roots, k, [int(scaled * bandwidth) for bandwidth in bandwidths])
+        scaled = _least_scale(_instance(topology, roots, k, bandwidths), scaled)
+    instance = _instance(topology, roots, k, [int(scaled * bandwidth) for bandwidth in bandwidths])
+    if not instance.fits_compiled:
+        raise UnsupportedError(
+            f"forestcoll: the exact optimum takes {k} trees per rank, too many for 64-bit capacities; "
+            "give a smaller number with trees_per_rank=K"
+        )
+    return instance
 
 
 def _instance(topology: Topology, roots: Sequence[int], k: int, capacities: Sequence[int]) -> Instance:
     names = topology.gpus + topology.switches
     number = {name: vertex for vertex, name in enumerate(names)}
     trees = tuple(k if rank in roots else 0 for rank in range(topology.n_ranks))
-    # The oracle adds supplies of up to all trees per rank to the capacities.
-    if sum(capacities) + (len(roots) + 2) * sum(trees) >= CAPACITY_LIMIT:
-        raise UnsupportedError(
-            f"forestcoll: the exact optimum takes {k} trees per rank, too many for 64-bit capacities; "
-            "give a smaller number with trees_per_rank=K"
-        )
     return Instance(
         topology.n_ranks,
         names,
@@ -110,12 +157,17 @@ def _instance(topology: Topology, roots: Sequence[int], k: int, capacities: Sequ
         tuple(number[link.dst] for link in topology.links),
         tuple(capacities),
         trees,
+        topology.hosts,
     )
 
 
-def _least_scale(shape: Instance, bandwidths: Sequence[int], start: Fraction) -> Fraction:
-    """The least U >= start for which capacities floor(U x bandwidth) allow the packing."""
-    scaled, oracle = start, shape.oracle()
+def _least_scale(shape: Instance, start: Fraction) -> Fraction:
+    """The least U >= start for which capacities floor(U x bandwidth) allow the packing.
+
+    Args:
+        shape: with bandwidths for capacities.
+    """
+    scaled, oracle, bandwidths = start, shape.oracle(shape.group), shape.capacities
     while True:
         capacities = [int(scaled * bandwidth) for bandwidth in bandwidths]
         violated = oracle.violated(capacities, shape.trees)

@@ -1,4 +1,4 @@
-"""Vertex sets that were once violated, and what they allow a tree that is being grown.
+"""Vertex sets that were once violated, in families: a set with its images under the fabric's symmetries.
 
 A set S with slack = capacity entering S + trees rooted in S - trees left can take a tree of m copies
 that enters it at most (1 if the root is outside) + slack // m times. While a tree has not reached any
@@ -8,98 +8,142 @@ GPU in S, one of those entries is kept for that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from collc.kernels import Ints, filled, ints
+from collc.symmetry import Group
 from collc.synth.forestcoll.scale import Instance
 
 
+class _Pool:
+    """A kernel's array that grows at the end."""
+
+    def __init__(self, compiled: bool, start: Iterable[int] = ()) -> None:
+        self._compiled = compiled
+        self.array = ints(start, compiled)
+        self.length = len(self.array)
+
+    def extend(self, values: Sequence[int]) -> None:
+        end = self.length + len(values)
+        if end > len(self.array):
+            more = max(end, 2 * len(self.array), 64) - len(self.array)
+            if self._compiled:
+                import numpy
+
+                self.array = numpy.concatenate([self.array, filled(more, 0, True)])  # type: ignore[assignment]
+            else:
+                self.array.extend([0] * more)
+        self.array[self.length : end] = values
+        self.length = end
+
+
+# Pools that start with a zero, the end of no entry.
+_STARTS = ("enter_start", "leave_start")
+_FIELDS = (
+    *("member", "family", "first", "last", "share", "slack", "budget", "shut", *_STARTS, "enter_arcs", "leave_arcs"),
+    *("next_entry", "entered", "waiting", "closed", "turned"),
+)
+
+
 class TightSets:
-    """Learned sets, and for the tree under way the links they close.
+    """Learned sets.
 
     Attributes:
-        blocked: by link, how many sets forbid it now.
+        arrays: as the kernel wants them.
+        n_families: how many were learned.
     """
 
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self._members: list[list[bool]] = []
-        self._known: set[tuple[bool, ...]] = set()
-        self._entering: list[list[int]] = []
-        self._leaving: list[list[int]] = []
-        self._entered_by: list[list[int]] = [[] for _ in instance.tails]
-        self._holding: list[list[int]] = [[] for _ in range(instance.n_ranks)]
-        self.blocked = [0] * len(instance.tails)
-        self._free: list[int] = []
-        self._unreached: list[bool] = []
-        self._state: list[tuple[bool, bool]] = []
+    def __init__(self, instance: Instance, kernel: Any, group: Group, compiled: bool) -> None:
+        self._instance, self._kernel, self._group, self._compiled = instance, kernel, group, compiled
+        self._pools = {name: _Pool(compiled, [0] if name in _STARTS else []) for name in _FIELDS}
+        self._entry = filled(len(instance.tails), -1, compiled)
+        self._blocked = filled(len(instance.tails), 0, compiled)
+        self._known: set[bytes] = set()
+        self.n_families = 0
+        self._refresh()
 
-    def learn(self, found: Iterable[list[bool]]) -> int:
-        """Remember sets; how many of them were new."""
-        before = len(self._members)
+    def learn(
+        self, found: Iterable[Sequence[bool]], capacities: Ints, slot: Sequence[int], trees: Sequence[int]
+    ) -> int:
+        """Remember sets and their images; how many of them were new.
+
+        Args:
+            capacities, slot: what is left on each link, and where it stands.
+            trees: left to root at each rank.
+        """
+        before = self.n_families
         for inside in found:
-            if (key := tuple(inside)) in self._known:
+            if bytes(inside) in self._known:
                 continue
-            self._known.add(key)
-            index = len(self._members)
-            self._members.append(inside)
-            ends = list(zip(self._instance.tails, self._instance.heads, strict=True))
-            self._entering.append([arc for arc, (a, b) in enumerate(ends) if inside[b] and not inside[a]])
-            self._leaving.append([arc for arc, (a, b) in enumerate(ends) if inside[a] and not inside[b]])
-            for arc in self._entering[index]:
-                self._entered_by[arc].append(index)
-            for rank in range(self._instance.n_ranks):
-                if inside[rank]:
-                    self._holding[rank].append(index)
-            self._free.append(0)
-            self._unreached.append(True)
-            self._state.append((False, False))
-        return len(self._members) - before
-
-    def slack(self, index: int, capacities: Sequence[int], trees: Sequence[int]) -> int:
-        """Ways into a set beyond the trees left."""
-        rooted = sum(count for count, within in zip(trees, self._members[index], strict=False) if not within)
-        return sum(capacities[arc] for arc in self._entering[index]) - rooted
-
-    def start(self, root: int, copies: int, slacks: Sequence[int]) -> None:
-        """Begin a tree of that many copies at a root; `slacks` is each set's before the tree."""
-        for index, members in enumerate(self._members):
-            self._unreached[index] = not members[root]
-            self._free[index] = self._unreached[index] + slacks[index] // copies
-            self._update(index)
-
-    def allows(self, path: Sequence[int], rank: int) -> bool:
-        """Whether the tree may go on over these links to that rank."""
-        entries: dict[int, int] = {}
-        for arc in path:
-            for index in self._entered_by[arc]:
-                entries[index] = entries.get(index, 0) + 1
-        return all(
-            count <= self._free[index] - (self._unreached[index] and not self._members[index][rank])
-            for index, count in entries.items()
-        )
-
-    def take(self, path: Sequence[int], rank: int) -> None:
-        """Note that the tree went over these links to that rank."""
-        for arc in path:
-            for index in self._entered_by[arc]:
-                self._free[index] -= 1
-                self._update(index)
-        for index in self._holding[rank]:
-            if self._unreached[index]:
-                self._unreached[index] = False
-                self._update(index)
+            images = self._images(inside)
+            self._known.update(images)
+            self._add_family(images, capacities, slot, trees)
+        self._refresh()
+        return self.n_families - before
 
     @property
-    def n_sets(self) -> int:
-        """Sets learned so far."""
-        return len(self._members)
+    def slacks(self) -> Ints:
+        """By family, ways into a set beyond the trees left."""
+        return self._pools["slack"].array[: self.n_families]
 
-    def _update(self, index: int) -> None:
-        # No way in when the entries are used up. With only the kept entry left, it must end inside,
-        # so there is no way out.
-        state = (self._free[index] <= 0, self._unreached[index] and self._free[index] <= 1)
-        for side, now, old in zip((self._entering, self._leaving), state, self._state[index], strict=True):
-            if now != old:
-                change = 1 if now else -1
-                for arc in side[index]:
-                    self.blocked[arc] += change
-        self._state[index] = state
+    def _images(self, inside: Sequence[bool]) -> list[bytes]:
+        """The set and its images, each once, a byte for each vertex."""
+        if self._group.order == 1:
+            return [bytes(inside)]
+        import numpy
+
+        members = numpy.array(inside, dtype=numpy.uint8)
+        images = numpy.empty(self._group.vertices.shape, dtype=numpy.uint8)
+        numpy.put_along_axis(images, self._group.vertices.astype(numpy.int64), members[None], axis=1)
+        return list(dict.fromkeys(image.tobytes() for image in images))
+
+    def _add_family(self, images: Sequence[bytes], capacities: Ints, slot: Sequence[int], trees: Sequence[int]) -> None:
+        pools, n = self._pools, self._instance.n_ranks
+        first = pools["family"].length
+        for image in images:
+            entering, leaving = self._border(image)
+            self._enlist(pools["family"].length, entering)
+            pools["member"].extend(list(image[:n]))
+            pools["family"].extend([self.n_families])
+            pools["leave_arcs"].extend(leaving)
+            for name, arcs in (("enter_start", entering), ("leave_start", leaving)):
+                pools[name].extend([int(pools[name].array[pools[name].length - 1]) + len(arcs)])
+            for name in ("waiting", "closed", "turned"):
+                pools[name].extend([0])
+        entering, _ = self._border(images[0])
+        room = sum(int(capacities[slot[arc]]) for arc in entering)
+        rooted = sum(count for count, within in zip(trees, images[0], strict=False) if not within)
+        share = self._group.order // len(images)
+        for name, value in (
+            *(("first", first), ("last", first + len(images)), ("share", share), ("slack", room - rooted)),
+            *(("budget", 0), ("shut", 0)),
+        ):
+            pools[name].extend([value])
+        self.n_families += 1
+
+    def _border(self, inside: bytes) -> tuple[list[int], list[int]]:
+        """The links into a set and out of it."""
+        if not self._compiled:
+            ends = list(zip(self._instance.tails, self._instance.heads, strict=True))
+            entering = [arc for arc, (a, b) in enumerate(ends) if inside[b] and not inside[a]]
+            return entering, [arc for arc, (a, b) in enumerate(ends) if inside[a] and not inside[b]]
+        import numpy
+
+        tails, heads = self._instance.ends
+        members = numpy.frombuffer(inside, dtype=numpy.uint8).astype(bool)
+        tail_in, head_in = members[tails], members[heads]
+        return numpy.nonzero(head_in & ~tail_in)[0].tolist(), numpy.nonzero(tail_in & ~head_in)[0].tolist()
+
+    def _enlist(self, index: int, entering: Sequence[int]) -> None:
+        pools = self._pools
+        at = pools["enter_arcs"].length
+        pools["enter_arcs"].extend(entering)
+        pools["entered"].extend([index] * len(entering))
+        pools["next_entry"].extend([int(self._entry[arc]) for arc in entering])
+        for place, arc in enumerate(entering, start=at):
+            self._entry[arc] = place
+
+    def _refresh(self) -> None:
+        self.arrays = self._kernel.Sets(
+            entry=self._entry, blocked=self._blocked, **{name: pool.array for name, pool in self._pools.items()}
+        )
