@@ -490,7 +490,8 @@ def test_patient_schedules_are_as_good_as_stated(fact):
     assert replay.allgather(plan, graph.degree) == (fact.steps, fact.time)
     replay.reduce_scatter(plan)
     assert fact.time == best_time(graph.n) < eager_cost(graph).time
-    assert (graph.n, graph.degree, fact.steps) == (fact.n, fact.degree, graph.diameter + 1)
+    assert (graph.n, graph.degree) == (fact.n, fact.degree)
+    assert graph.diameter <= fact.steps <= graph.diameter + 1
 
 
 def test_too_few_steps_are_proven_not_to_suffice(reference):
@@ -499,7 +500,7 @@ def test_too_few_steps_are_proven_not_to_suffice(reference):
     assert patient_plan(parse("dbjmod(degree=2,diameter=3)"), 3) is None
     with pytest.raises(UnsupportedError, match="divide"):
         patient_plan(parse("genkautz(degree=3,n=8)"), 3, 1)
-    with pytest.raises(UnsupportedError, match="searched"):
+    with pytest.raises(UnsupportedError, match="arrivals"):
         patient_plan(parse("genkautz(degree=4,n=64)"), 5)
 
 

@@ -32,7 +32,7 @@ def line(graph: Graph) -> Graph:
     check_scale(f"L({graph.name})", graph.n * graph.degree, graph.degree)
     ports = range(graph.degree)
     heads = tuple(tuple(v * graph.degree + port for port in ports) for row in graph.heads for v in row)
-    moves = tuple(_on_links(graph, image) for image in graph.symmetries)
+    moves = tuple(on_links(graph, image) for image in graph.symmetries)
     return Graph(_line_name(graph.name), f"line({graph.recipe})", heads, moves)
 
 
@@ -41,7 +41,7 @@ def line_price(n: int, base: Price) -> Price:
     return base[0] + 1, base[1] + Fraction(1, n)
 
 
-def _on_links(graph: Graph, image: Permutation) -> Permutation:
+def on_links(graph: Graph, image: Permutation) -> Permutation:
     """Where a symmetry takes each link; parallel links keep their order."""
     places: Mapping[tuple[int, int], list[int]] = _links_between(graph)
     met: dict[tuple[int, int], int] = {}

@@ -6,7 +6,7 @@ import random as _random
 from itertools import pairwise, product
 from typing import Literal
 
-from collc.design.graph import Graph, check_scale
+from collc.design.graph import Graph, check_scale, is_symmetry
 from collc.errors import BudgetError, InputError
 
 
@@ -89,14 +89,20 @@ def dbjmod(degree: int, diameter: int, cycle: tuple[int, ...] = ()) -> Graph:
     for x, y in zip(order, (*order[1:], order[0]), strict=True):
         rows[x].append(y)
     recipe = f"dbjmod(degree={degree},diameter={diameter},cycle={'x'.join(map(str, order))})"
-    return Graph(f"DBJMod({degree},{diameter})", recipe, tuple(map(tuple, rows)))
+    heads = tuple(map(tuple, rows))
+    following = tuple(
+        sum((x // degree**place + 1) % degree * degree**place for place in range(diameter)) for x in range(plain.n)
+    )
+    moves = (following,) if is_symmetry(heads, following) else ()
+    return Graph(f"DBJMod({degree},{diameter})", recipe, heads, moves)
 
 
-# The orders whose schedules of diameter + 1 steps are known (reference values, own search).
+# The orders whose BW-optimal schedules are known (reference values; the last by own search, alike in all letters).
 _CYCLES = {
     (0, 2, 5, 7): (0, 2, 5, 7),
     (0, 5, 10, 15): (0, 10, 5, 15),
     (0, 1, 2, 3, 4, 5, 6, 7, 8): (0, 8, 2, 5, 1, 3, 6, 4, 7),
+    tuple(range(16)): (0, 7, 11, 3, 5, 8, 12, 4, 10, 13, 1, 9, 15, 2, 6, 14),
 }
 
 

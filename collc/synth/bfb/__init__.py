@@ -19,6 +19,8 @@ from collc.ir.flow import FlowSchedule, Tree
 from collc.synth.bfb.fabric import Fabric, as_fabric, as_graph, by_recipe
 from collc.synth.bfb.ways import Way, overlay, ways
 
+_MOST_RANKS = 512
+
 
 @dataclass(frozen=True)
 class Bfb:
@@ -44,6 +46,8 @@ class Bfb:
         shapes = [(len(chunk.precondition), len(chunk.postcondition)) for chunk in problem.collective.chunks]
         if n < 2:
             return "there is one rank, so nothing moves"
+        if n > _MOST_RANKS:
+            return f"it writes every rank's every hop out; {n} ranks, expected {_MOST_RANKS} at most"
         if set(shapes) not in ({(1, n)}, {(n, 1)}, {(n, n)}) or (shapes[0] != (n, n) and len(shapes) < n):
             return f"it spreads or sums from and to every rank; {problem.collective.name} does not"
         return as_fabric(problem.topology).unsuited
