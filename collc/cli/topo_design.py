@@ -128,13 +128,14 @@ def design_lines(loaded: Any) -> list[str]:
     steps = f"T_L {told['tl_steps']} steps (Moore bound {told['tl_moore']})"
     lines = [
         "",
-        f"direct-connect, {graph.degree} ports each, {'two-way' if graph.is_two_way else 'one-way'}",
+        f"direct-connect, {graph.degree} ports each, {'two-way' if graph.is_two_way else 'one-way'}"
+        + (f", {graph.n_loops} dead ports in all" if graph.n_loops else ""),
         f"  breadth-first allgather: {steps}, T_B {told['tb_exact']} = {share}",
     ]
     if not graph.is_two_way:
         back = f"T_L {told['reduce_scatter_tl_steps']}, T_B {told['reduce_scatter_tb_exact']}"
         lines.append(f"  breadth-first reduce-scatter: {back} M/B")
-    counts = ", ".join(f"{step}: {count}" for step, count in list(told["distances"].items())[:12])
+    counts = ", ".join(f"{step}: {count:.6g}" for step, count in list(told["distances"].items())[:12])
     more = "" if len(told["distances"]) <= 12 else ", ..."
     lines += [
         f"  diameter {told['diameter']}; GPUs by distance {counts}{more}",
@@ -189,24 +190,26 @@ def _graph_of(loaded: Any) -> Graph | None:
     from collc.design.graph import MOST_VERTICES
     from collc.design.recipe import parse
     from collc.design.wiring import with_symmetries
-    from collc.errors import UnsupportedError
+    from collc.errors import CollcError, UnsupportedError
     from collc.synth.bfb.fabric import as_fabric, as_graph
 
     topology = loaded.topology
     if topology.switches or not 1 < topology.n_ranks <= MOST_VERTICES:
         return None
+    fabric = as_fabric(topology)
+    links = {(lane.tail, lane.head): lane.capacity for lane in fabric.lanes.lanes}
+    told = [text.removeprefix(RECIPE) for _, text in loaded.sources if text.startswith(RECIPE)]
+    for recipe in told[:1]:
+        try:
+            built = parse(recipe)
+        except CollcError:
+            break  # somebody edited the recipe; the links still say what the graph is
+        if built.n == topology.n_ranks and dict(built.arcs) == links:
+            return built
     try:
-        graph, _ = as_graph(as_fabric(topology))
+        graph, _ = as_graph(fabric)
     except UnsupportedError:
         return None
-    told = [text for key, text in loaded.sources if text.startswith(RECIPE)]
-    if told:
-        try:
-            built = parse(told[0].removeprefix(RECIPE))
-        except InputError:
-            built = graph  # somebody edited the recipe; the links still say what the graph is
-        if built.arcs == graph.arcs:
-            return built
     return with_symmetries(graph.renamed(topology.name, ""))
 
 
