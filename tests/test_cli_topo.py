@@ -84,7 +84,7 @@ def test_warnings_go_to_stderr():
     code, out, err = topo("show", "-", "--json", given="gpus: 2\nlinks: [{among: gpu*, shape: ring, bandwidth: 1}]")
     assert code == 0
     assert json.loads(out)["warnings"] == ["no latency given for links[0] (line 2): taken as 0 us"]
-    assert err == "warning: no latency given for links[0] (line 2): taken as 0 us\n"
+    assert err == "collc: warning: no latency given for links[0] (line 2): taken as 0 us\n"
 
 
 def test_new_and_schema(tmp_path):

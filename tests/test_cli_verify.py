@@ -229,7 +229,7 @@ def test_a_fabric_tells_load_bandwidth_and_optimum(files):
             {"from": a, "to": b, "share_exact": "1/2", "busy": 1.0} for a, b in (("g0", "g1"), ("g1", "g0"))
         ]
     assert (
-        "algbw 50 GB/s by the load of links; the optimum is 50 GB/s (100.0% of it)"
+        "algbw 50 GB/s by the load of links; no schedule exceeds 50 GB/s (100.0% of it)"
         in run("pair.xml", "-t", "pair.yaml").stdout
     )
 
@@ -251,6 +251,21 @@ def test_sends_need_a_way_through_switches_alone(files):
     assert missing["message"] == "rank 0 sends to rank 2, but no way from 'g0' to 'g2' runs through switches alone"
     assert (missing["rank"], missing["threadblock"], missing["step"]) == (0, 0, 0)
     assert document["files"][0]["algbw_GBps"] is None
+
+
+def test_of_two_shortest_ways_the_wider_carries_it():
+    """A GPU that shares an NVSwitch and a NIC with another reaches it by the NVSwitch alone."""
+    from collc.ir.topology import Link
+    from collc.verify.fit import program_on
+
+    links = tuple(
+        Link(*ends, Fraction(bandwidth))
+        for switch, bandwidth in (("nvswitch", 200), ("nic", 32))
+        for gpu in ("g0", "g1")
+        for ends in ((gpu, switch), (switch, gpu))
+    )
+    fit = program_on(pair_program(), Topology("two ways", ("g0", "g1"), ("nvswitch", "nic"), links))
+    assert {vertex for hop in fit.loads for vertex in hop} == {"g0", "g1", "nvswitch"}
 
 
 def test_traffic_is_laid_evenly_on_shortest_routes():

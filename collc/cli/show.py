@@ -118,7 +118,7 @@ def _figures(report: FileReport) -> list[str]:
         line = f"algbw {format_rate(report.algbw)} GB/s by the load of links"
         if report.bound_algbw:
             share = float(report.algbw / report.bound_algbw)
-            line += f"; the optimum is {format_rate(report.bound_algbw)} GB/s ({share:.1%} of it)"
+            line += f"; no schedule exceeds {format_rate(report.bound_algbw)} GB/s ({share:.1%} of it)"
         lines.append(line)
     busiest = sorted(report.loads.items(), key=lambda item: -item[1].busy)[:_LINKS]
     if busiest:

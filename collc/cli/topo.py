@@ -194,7 +194,7 @@ def _parameters(loaded: Loaded) -> list[dict[str, Any]]:
 
 def _warn(warnings: Sequence[str]) -> None:
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"collc: warning: {warning}", err=True)
 
 
 def _print(blocks: Sequence[Any]) -> None:

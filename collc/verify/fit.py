@@ -1,7 +1,7 @@
 """A schedule against a fabric: only links that exist are used, and how loaded each is.
 
-A program names peers, not links. Its traffic is laid on the shortest routes through switches,
-evenly where there are several, as routing over paths of equal cost does.
+A program names peers, not links. Its traffic is laid on the shortest routes through switches, of
+these on the widest, and evenly where there are several, as routing over paths of equal cost does.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ def _fit(topology: Topology, findings: tuple[Finding, ...], total: Mapping[Hop, 
 
 
 class _Ways:
-    """The shortest routes from a rank through switches, found once for each rank that sends."""
+    """The widest of the shortest routes from a rank through switches, found once for each rank that sends."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._found: dict[int, dict[str, tuple[int, list[str]]]] = {}
 
     def shares(self, src: int, dst: int) -> dict[Hop, Fraction]:
-        """Link -> share of the traffic, every shortest route taking the same; empty where there is none."""
+        """Link -> share of the traffic, every route taking the same; empty where there is none."""
         if src not in self._found:
             self._found[src] = self._search(self._topology.gpus[src])
         found = self._found[src]
@@ -145,16 +145,21 @@ class _Ways:
         return shares
 
     def _search(self, start: str) -> dict[str, tuple[int, list[str]]]:
-        """Vertex -> (number of shortest routes to it, the vertices before it on them); breadth first."""
+        """Vertex -> (number of routes to it, the vertices before it on them); breadth first."""
         found: dict[str, tuple[int, list[str]]] = {start: (1, [])}
+        width: dict[str, Fraction] = {}
         layer = [start]
         while layer:
-            reached: dict[str, list[str]] = {}
+            reached: dict[str, list[tuple[Fraction, str]]] = {}
             for vertex in layer:
                 for head in self._onward(vertex, start):
                     if head not in found:
-                        reached.setdefault(head, []).append(vertex)
-            for head, feeders in reached.items():
+                        bandwidth = self._topology.link[vertex, head].bandwidth
+                        wide = min(width.get(vertex, bandwidth), bandwidth)
+                        reached.setdefault(head, []).append((wide, vertex))
+            for head, ways in reached.items():
+                width[head] = max(wide for wide, _ in ways)
+                feeders = [feeder for wide, feeder in ways if wide == width[head]]
                 found[head] = sum(found[feeder][0] for feeder in feeders), feeders
             layer = list(reached)
         return found
