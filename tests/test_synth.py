@@ -240,9 +240,11 @@ def test_options_are_checked():
 
 def test_unreachable_ranks_are_infeasible():
     topology = fabrics.fabric("apart", 3, fabrics.both("g0", "g1", 1))
-    for name in registry.names("synth"):
+    asked = problem(topology, "allgather")
+    synthesizers = [registry.load("synth", name) for name in registry.names("synth")]
+    for synthesizer in [one for one in synthesizers if one.supports(asked) is None]:
         with pytest.raises(InfeasibleError):
-            registry.load("synth", name).run(problem(topology, "allgather"))
+            synthesizer.run(asked)
 
 
 @pytest.mark.parametrize(
