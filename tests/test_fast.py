@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from collc.cli import collc
 from collc.errors import InputError, UnsupportedError
-from collc.fast import Machine, baselines, file, machine_of, plan
+from collc.fast import Host, Machine, baselines, file, machine_of, plan
 from collc.fast.matching import decompose
 from collc.topology import open_topology
 from collc.verify import fast as checker
@@ -156,6 +156,20 @@ def test_the_matrix_a_plan_keeps_is_its_own():
 def test_a_matrix_that_is_none_is_refused(matrix, words):
     with pytest.raises(InputError, match=words):
         plan(matrix, h200(2))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ((), "each rank once"),
+        ((Host((0, 2), (Fraction(1),) * 2, Fraction(1)),), "each rank once"),
+        ((Host((0, 1), (Fraction(1),), Fraction(1)),), "1 cards for 2 ranks"),
+        ((Host((0,), (Fraction(0),), Fraction(1)),), "bandwidth of 0"),
+    ],
+)
+def test_a_machine_that_is_none_is_refused(hosts, words):
+    with pytest.raises(InputError, match=words):
+        Machine(hosts)
 
 
 def test_small_messages_go_direct_and_large_ones_never_do():
@@ -375,6 +389,10 @@ def test_the_command_tells_the_plan_and_writes_it(tmp_path):
     checked = run("verify", str(written), "-t", "hgx-h200:hosts=4", "-c", "alltoallv")
     assert checked.exit_code == 0, checked.output
     assert "fast, " in run(*words).stdout
+    held = ("verify", str(written), "-t", "hgx-h200:hosts=4", "--demand")
+    assert run(*held, "zipf:1.2,seed=1").exit_code == 0
+    assert run(*held, "zipf:1.2,seed=2").exit_code == 1
+    assert run("verify", str(written), "--demand", "uniform:").exit_code == 2
 
 
 def test_verify_holds_a_plan_against_what_was_asked_for(tmp_path):

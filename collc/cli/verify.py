@@ -51,7 +51,11 @@ def _buffer(ctx: click.Context, option: click.Parameter, word: str | None) -> in
 @click.option("-t", "--topology", metavar="TOPOLOGY", help="The fabric it is to run on: links, loads, bandwidth.")
 @click.option("-c", "--collective", metavar="NAME", help="The collective it is to compute, or a YAML as below.")
 @click.option("--conditions", metavar="FILE", help="A YAML that says what it is to compute, chunk by chunk.")
-@click.option("--demand", metavar="FILE", help="The amounts an alltoallv is to move: a CSV matrix, a row per sender.")
+@click.option(
+    "--demand",
+    metavar="FILE|RULE",
+    help="The amounts an alltoallv is to move: a CSV matrix, a row per sender; or, with -t, a rule as for synth.",
+)
 @click.option("--fifo-depth", type=click.IntRange(1), metavar="N", help="Sends a connection holds before it blocks.")
 @click.option(
     "--buffer",
@@ -121,7 +125,6 @@ def _examine(files: tuple[str, ...], options: Mapping[str, Any]) -> list[FileRep
 
 def _request(options: Mapping[str, Any]) -> Request:
     from collc.ir.collective import NAMES
-    from collc.ir.demand import from_demand, read_demand
 
     collective, conditions = options["collective"], options["conditions"]
     if collective and Path(collective).suffix in (".yaml", ".yml"):
@@ -144,7 +147,7 @@ def _request(options: Mapping[str, Any]) -> Request:
         runtime=options["runtime"],
         topology=topology,
         collective=collective,
-        demand=from_demand(read_demand(options["demand"]))[0] if options["demand"] else None,
+        demand=_demand(options["demand"], topology) if options["demand"] else None,
         conditions=_conditions(conditions) if conditions else None,
         fifo_depth=options["fifo_depth"],
         buffer_bytes=options["buffer"],
@@ -153,6 +156,17 @@ def _request(options: Mapping[str, Any]) -> Request:
         limits=options["limits"],
         sizes=options["sizes"],
     )
+
+
+def _demand(text: str, topology: Topology | None) -> Collective:
+    from collc.ir.demand import from_demand, read_demand
+    from collc.ir.demand_pattern import is_pattern, make_demand
+
+    if not is_pattern(text):
+        return from_demand(read_demand(text))[0]
+    if topology is None:
+        raise InputError(f"--demand {text}: a rule needs to know the ranks; name the topology with -t")
+    return from_demand(make_demand(text, topology.n_ranks))[0]
 
 
 def _conditions(path: str) -> Collective:

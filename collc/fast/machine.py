@@ -11,7 +11,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from collc.cost import HOP_LATENCY
-from collc.errors import UnsupportedError
+from collc.errors import InputError, UnsupportedError
 from collc.ir.routes import all_routes
 from collc.ir.topology import Route, Topology
 
@@ -53,6 +53,18 @@ class Machine:
     stage_latency: Fraction = Fraction(0)
     inner_latency: Fraction = Fraction(0)
     is_rail_only: bool = False
+
+    def __post_init__(self) -> None:
+        ranks = sorted(rank for host in self.hosts for rank in host.ranks)
+        if not ranks or ranks != list(range(len(ranks))) or not all(host.ranks for host in self.hosts):
+            raise InputError(f"machine: hosts {[list(host.ranks) for host in self.hosts]} do not hold each rank once")
+        for index, host in enumerate(self.hosts):
+            if len(host.nic) != len(host.ranks):
+                raise InputError(f"machine: host {index} has {len(host.nic)} cards for {len(host.ranks)} ranks")
+            if min(*host.nic, host.inner) <= 0:
+                raise InputError(f"machine: host {index} has a bandwidth of {min(*host.nic, host.inner)} GB/s")
+        if min(self.stage_latency, self.inner_latency) < 0:
+            raise InputError("machine: a latency below zero")
 
     @staticmethod
     def uniform(
