@@ -15,6 +15,7 @@ from collc import verify as checkers
 from collc.errors import InputError, Place, nearest
 from collc.files import write_all
 from collc.ir.collective import Collective
+from collc.ir.topology import Topology
 from collc.runtimes import plans, tuners
 from collc.units import parse_bytes
 from collc.verify.report import FileReport, Request
