@@ -169,14 +169,14 @@ def read(
     """A file as a runtime reads it; None where there is no <algo>, or no XML."""
     found = Collector()
     try:
-        listing = stream(text, found)
-        root = next(listing)
+        groups = children(stream(text, found))
+        (root,) = next(groups)
         if root.tag != "algo":
             return None
         reader = Reader(runtime, found)
         algo = Algo(reader, root, asked)
         algo.check(max_channels)
-        gpus, lines = _read_gpus(reader, listing, algo)
+        gpus, lines = _read_gpus(reader, groups, algo)
     except (Malformed, StopIteration):
         return None
     programs: tuple[Program, ...] = ()
@@ -199,12 +199,12 @@ def read(
     )
 
 
-def _read_gpus(reader: Reader, listing: Iterator[Element], algo: Algo) -> tuple[list[Gpu] | None, Lines]:
+def _read_gpus(reader: Reader, groups: Iterator[list[Element]], algo: Algo) -> tuple[list[Gpu] | None, Lines]:
     """The <gpu> elements in order of rank; None where one cannot be understood."""
     gpus: dict[int, Gpu] = {}
     lines = Lines(algo.element.ends)
     shape = Shape(algo.n_ranks, algo.n_channels)
-    for element, *inner in children(listing):
+    for element, *inner in groups:
         if element.tag != "gpu":
             continue
         read_one = read_gpu(reader, element, inner, shape)

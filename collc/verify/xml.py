@@ -69,13 +69,13 @@ class Element(NamedTuple):
 def elements(text: bytes, found: Collector) -> list[Element]:
     """The elements of a file in document order; none where it cannot be read at all."""
     try:
-        return list(stream(text, found))
+        return [element for piece in stream(text, found) for element in piece]
     except Malformed:
         return []
 
 
-def stream(text: bytes, found: Collector) -> Iterator[Element]:
-    """The elements of a file in document order, as they are read.
+def stream(text: bytes, found: Collector) -> Iterator[list[Element]]:
+    """The elements of a file in document order, piece by piece as they are read.
 
     Raises:
         Malformed: it cannot be read, or not to the end.
@@ -96,14 +96,15 @@ def stream(text: bytes, found: Collector) -> Iterator[Element]:
     yield from _parse(blanked, ends, found)
 
 
-def children(listing: Iterator[Element]) -> Iterator[list[Element]]:
-    """Each element below the root, followed by what is inside of it, as they are read."""
+def children(pieces: Iterator[list[Element]]) -> Iterator[list[Element]]:
+    """The root by itself, then each element below it, followed by what is inside of it, as they are read."""
     group: list[Element] = []
-    for element in listing:
-        if element.depth == 1 and group:
-            yield group
-            group = []
-        group.append(element)
+    for piece in pieces:
+        for element in piece:
+            if element.depth == 1:
+                yield group
+                group = []
+            group.append(element)
     if group:
         yield group
 
@@ -198,18 +199,19 @@ def _check_safe(text: bytes, ends: Sequence[int], found: Collector) -> None:
         raise Malformed
 
 
-def _parse(text: bytes, ends: Sequence[int], found: Collector) -> Iterator[Element]:
+def _parse(text: bytes, ends: Sequence[int], found: Collector) -> Iterator[list[Element]]:
     # As the runtimes do, one byte is one character whatever the file declares; what was looked for in the
     # bytes, such as a document type, can then not hide behind another encoding.
     parser = expat.ParserCreate("iso-8859-1")
     opened: list[Element] = []
     n_opened = 0
     closed: list[str] = []
+    new = tuple.__new__  # what Element() comes down to
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         # Runs for every element, so it does no more than it must.
         nonlocal n_opened
-        opened.append(Element(tag, attributes, n_opened - len(closed), parser.CurrentByteIndex, ends))
+        opened.append(new(Element, (tag, attributes, n_opened - len(closed), parser.CurrentByteIndex, ends)))
         n_opened += 1
 
     parser.StartElementHandler = start
@@ -221,7 +223,7 @@ def _parse(text: bytes, ends: Sequence[int], found: Collector) -> Iterator[Eleme
             for element in opened:
                 if may_be_long or len(element.attributes) > _MAX_ATTRIBUTES:
                     _check_bounds(element, found)
-            yield from opened
+            yield opened.copy()
             opened.clear()
     except expat.ExpatError as error:
         place = place_of(min(max(parser.ErrorByteIndex, 0), len(text)), ends)
