@@ -6,7 +6,6 @@ and readers look here, so a limit changes in one place.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from collc.errors import InputError, nearest
+from collc.runtimes import tables
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def with_limits(runtime: R, overrides: Mapping[str, int]) -> R:
 
 def names() -> tuple[str, ...]:
     """The runtimes collc knows, sorted."""
-    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))
+    return tables.names(Path(__file__).parent)
 
 
 @cache
@@ -132,9 +132,6 @@ def load(name: str) -> Runtime:
     Raises:
         InputError: no such runtime; names the nearest.
     """
-    if name not in names():
-        raise InputError(f"runtime '{name}'" + nearest(name, names()))
-    data = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
-    protocols = {key: Protocol(**value) for key, value in data.pop("protocols").items()}
-    lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
-    return Runtime(**{"name": name, **data, **lists, "protocols": protocols})
+    told = tables.read(Path(__file__).parent, name)
+    protocols = {key: Protocol(**value) for key, value in told.pop("protocols").items()}
+    return Runtime(**told, protocols=protocols)

@@ -7,14 +7,14 @@ fact has its source beside it. `collc.launch` holds the code that reads them.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from collc.errors import InputError, nearest
+from collc.errors import InputError
+from collc.runtimes import tables
 
 _VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,3}", re.ASCII)
 
@@ -183,7 +183,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def names() -> tuple[str, ...]:
     """The consumers collc knows how to launch, sorted."""
-    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))
+    return tables.names(Path(__file__).parent)
 
 
 @cache
@@ -193,9 +193,7 @@ def load(name: str) -> Launch:
     Raises:
         InputError: no such consumer; names the nearest.
     """
-    if name not in names():
-        raise InputError(f"runtime '{name}'" + nearest(name, names()))
-    told = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+    told = tables.read(Path(__file__).parent, name)
     least = told.get("min_channels")
     return Launch(
         name,

@@ -5,13 +5,12 @@ One TOML file per version, named as the user types it; `mscclpp` is the newest.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from collc.errors import InputError, nearest
+from collc.runtimes import tables
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class PlanRuntime:
 
 def names() -> tuple[str, ...]:
     """The versions collc knows, as the user types them, sorted."""
-    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("*.toml")))
+    return tables.names(Path(__file__).parent)
 
 
 @cache
@@ -66,8 +65,4 @@ def load(name: str) -> PlanRuntime:
     Raises:
         InputError: no such version; names the nearest.
     """
-    if name not in names():
-        raise InputError(f"runtime '{name}'" + nearest(name, names()))
-    data = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
-    lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
-    return PlanRuntime(**{"name": name, **data, **lists})
+    return PlanRuntime(**tables.read(Path(__file__).parent, name))

@@ -5,14 +5,13 @@ One TOML file per dialect, named as the user types it; `tuner` is NVIDIA's examp
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from collc.errors import InputError, nearest
+from collc.runtimes import tables
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Dialect:
 
 def names() -> tuple[str, ...]:
     """The dialects collc knows, as the user types them, sorted."""
-    return tuple(sorted(path.stem for path in Path(__file__).parent.glob("tuner*.toml")))
+    return tables.names(Path(__file__).parent)
 
 
 @cache
@@ -70,12 +69,9 @@ def load(name: str) -> Dialect:
     Raises:
         InputError: no such dialect; names the nearest.
     """
-    if name not in names():
-        raise InputError(f"runtime '{name}'" + nearest(name, names()))
-    data = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+    told = tables.read(Path(__file__).parent, name)
     algorithms = {
         word: {collective: tuple(protocols) for collective, protocols in table.items()}
-        for word, table in data.pop("algorithms").items()
+        for word, table in told.pop("algorithms").items()
     }
-    lists = {key: tuple(value) for key, value in data.items() if isinstance(value, list)}
-    return Dialect(**{"name": name, **data, **lists, "algorithms": algorithms})
+    return Dialect(**told, algorithms=algorithms)
