@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from collc.design import bounds, eager, expand, lattice
 from collc.design.catalogue import CATALOGUE, distance_regular, intersection_array
 from collc.design.eager import best_time, eager_cost
+from collc.design.expanded import degree_plan, line_plan, power_plan
 from collc.design.families import FAMILIES, describe
 from collc.design.graph import Graph
 from collc.design.isomorphism import isomorphism
@@ -451,8 +452,6 @@ def test_schedules_of_expansions_replay_at_their_price_both_ways(recipe):
 )
 def test_formulas_are_what_their_schedules_replay_at(base):
     """The expansions' own schedules of the eager base, not the better of several."""
-    from collc.design.plan import degree_plan, line_plan, power_plan
-
     graph = parse(base)
     cost, plan = eager_cost(graph), eager_plan(lanes_of(graph))
     known = cost.steps, cost.time

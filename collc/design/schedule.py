@@ -7,20 +7,12 @@ from fractions import Fraction
 from collc.design import expand
 from collc.design.eager import eager_cost
 from collc.design.expand import Price
+from collc.design.expanded import degree_plan, duplex_plan, line_plan, power_plan
 from collc.design.graph import Graph
 from collc.design.isomorphism import isomorphism
 from collc.design.known import patient_facts
 from collc.design.patient import patient_plan
-from collc.design.plan import (
-    Move,
-    Plan,
-    degree_plan,
-    eager_plan,
-    lanes_of,
-    line_plan,
-    plan_time,
-    power_plan,
-)
+from collc.design.plan import Plan, eager_plan, lanes_of, plan_time
 from collc.design.recipe import parse, split
 
 
@@ -117,19 +109,6 @@ def _expanded(recipe: str) -> Plan | None:
             graph, plan = best_plan(base)
             return duplex_plan(graph, plan, reverse_plan(base, graph, plan), expand.duplex(graph))
     return None
-
-
-def duplex_plan(graph: Graph, forth: Plan, back: Plan, expanded: Graph) -> Plan:
-    """Half of every shard by the graph's own plan, half by the reversed graph's, at the same time."""
-    d = graph.degree
-    moves: list[Move] = []
-    # Both halves get equally many chunks: each plan's are cut as fine as the other's.
-    for plan, finer, offset in ((forth, back.n_chunks, 0), (back, forth.n_chunks, 1)):
-        for move in plan.moves:
-            u, port = divmod(move.lane, d)
-            first = move.first * finer + offset * forth.n_chunks * back.n_chunks
-            moves.append(Move(move.step, move.source, first, move.n_chunks * finer, u * 2 * d + offset * d + port))
-    return Plan(lanes_of(expanded), 2 * forth.n_chunks * back.n_chunks, tuple(sorted(moves)))
 
 
 def price(recipe: str, *, is_reversed: bool = False) -> Price:

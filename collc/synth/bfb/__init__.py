@@ -61,7 +61,7 @@ class Bfb:
             InfeasibleError: a rank cannot be reached, or no schedule has so few steps (proven).
         """
         self._check()
-        limit = cost.bound(problem)
+        limit = cost.tree_bound(problem)
         fabric = as_fabric(problem.topology)
         shapes = {(len(chunk.precondition) == 1, len(chunk.postcondition) == 1) for chunk in problem.collective.chunks}
         spreads, sums = shapes != {(False, True)}, shapes != {(True, False)}
