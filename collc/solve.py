@@ -111,12 +111,18 @@ class Row(NamedTuple):
     high: int
 
 
-def integer_program(domains: Sequence[tuple[int, int]], rows: Iterable[Row], seconds: float) -> list[int] | None:
+def integer_program(
+    domains: Sequence[tuple[int, int]],
+    rows: Iterable[Row],
+    seconds: float,
+    least: Sequence[tuple[int, int]] = (),
+) -> list[int] | None:
     """Values of integer variables that satisfy all rows; None if it is proven that there are none.
 
     Args:
         domains: least and greatest value of each variable.
         seconds: deterministic time of the solver, so that equal input gives equal output.
+        least: terms whose sum is to be least, as far as the time allows.
 
     Raises:
         BudgetError: the time ran out before either was known.
@@ -127,6 +133,8 @@ def integer_program(domains: Sequence[tuple[int, int]], rows: Iterable[Row], sec
     variables = [model.new_int_var(low, high, "") for low, high in domains]
     for row in rows:
         model.add_linear_constraint(sum(factor * variables[index] for factor, index in row.terms), row.low, row.high)
+    if least:
+        model.minimize(sum(factor * variables[index] for factor, index in least))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0

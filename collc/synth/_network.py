@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from collc.cost import common_unit
 from collc.cost.demand import Demand
+from collc.errors import InfeasibleError, UnsupportedError
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound, Prices
 from collc.ir.topology import Topology
@@ -91,6 +92,45 @@ class Network:
         firsts = numpy.cumsum(counts) - counts
         table[self.heads[order], numpy.arange(self.n_links) - firsts[self.heads[order]]] = order
         return table
+
+    @cached_property
+    def leaving(self) -> list[list[int]]:
+        """By vertex, the links out of it."""
+        found: list[list[int]] = [[] for _ in range(self.n_vertices)]
+        for link, tail in enumerate(self.tails.tolist()):
+            found[tail].append(link)
+        return found
+
+    def short_ways(self, extra: int, most: int) -> dict[tuple[int, int], list[tuple[str, ...]]]:
+        """The ways of every pair that have at most `extra` links beyond the fewest and meet no vertex twice.
+
+        Raises:
+            InfeasibleError: a rank cannot be reached.
+            UnsupportedError: a pair has more than `most` such ways.
+        """
+        import numpy
+
+        heads = self.heads.tolist()
+        turned = replace(self, tails=self.heads, heads=self.tails)
+        left = turned.fares(numpy.ones(self.n_links, dtype=numpy.int64)).tolist()
+        found = {}
+        for src, dst in numpy.argwhere(self.demand).tolist():
+            if left[dst][src] > self.n_vertices:
+                raise InfeasibleError(f"rank {dst} cannot be reached from rank {src}")
+            paths: list[tuple[int, ...]] = []
+            waiting: list[tuple[int, ...]] = [(src,)]
+            while waiting:
+                path = waiting.pop()
+                if path[-1] == dst:
+                    paths.append(path)
+                    if len(paths) > most:
+                        raise UnsupportedError(f"rank {src} has more than {most} short ways to rank {dst}")
+                    continue
+                room = left[dst][src] + extra - len(path)
+                onward = (heads[link] for link in self.leaving[path[-1]])
+                waiting += [(*path, head) for head in onward if left[dst][head] <= room and head not in path]
+            found[src, dst] = [tuple(self.vertices[at] for at in path) for path in sorted(paths)]
+        return found
 
     def time(self, loads: Array, scale: int) -> Fraction:
         """Time [s/GB of message size] of exact loads by link, in slots times `scale`."""
