@@ -10,7 +10,7 @@ from typing import Any
 from collc import cost, registry
 from collc.choose import Candidate
 from collc.ir.collective import Problem
-from collc.ir.flow import Bound, Cut
+from collc.ir.flow import Bound, Cut, Forest
 from collc.pipeline import File, Outcome
 from collc.request import Request
 
@@ -39,7 +39,7 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
         "in_network": flow.in_network,
         "trees": len(flow.trees),
         "trees_per_rank": _trees_per_rank(outcome.best),
-        "max_height": max((tree.height for tree in flow.trees), default=0),
+        "max_height": cost.max_height(flow.trees),
         **_details(outcome.best),
         "passed_over": dict(outcome.passed_over),
         "seconds": dict(outcome.seconds),
@@ -91,9 +91,13 @@ def _trees_per_rank(best: Candidate) -> int | None:
     problem = best.flow.problem
     if not best.flow.trees:
         return None
-    least = lcm(*(tree.weight.denominator for tree in best.flow.trees))
+    trees = best.flow.trees
+    if isinstance(trees, Forest):
+        least, roots = trees.lowest_denominator, set(trees.roots.tolist())
+    else:
+        least, roots = lcm(*(tree.weight.denominator for tree in trees)), {tree.root for tree in trees}
     # With one chunk for all roots, a root's block is its part of that chunk.
-    blocks = len({tree.root for tree in best.flow.trees}) if len(problem.collective.chunks) == 1 else 1
+    blocks = len(roots) if len(problem.collective.chunks) == 1 else 1
     return least // blocks if least % blocks == 0 else None
 
 

@@ -7,18 +7,19 @@ re-adds: a cut (`cuts`), or prices on links (`prices`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 
 from collc.cost.allreduce import allreduce_rates, rooted_bound
 from collc.cost.cuts import best_cut, common_unit
 from collc.cost.demand import Demand
+from collc.cost.forests import hop_loads, longest_way, route_latencies
 from collc.cost.prices import candidate_prices, price_bound
 from collc.cost.rates import Rates
 from collc.cost.sharing import shared_hops
 from collc.ir.collective import Collective, Problem
-from collc.ir.flow import Bound, FlowSchedule, Tree
+from collc.ir.flow import Bound, FlowSchedule, Forest, Tree
 from collc.ir.topology import Route, Topology
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "busbw",
     "common_unit",
     "link_loads",
+    "max_height",
     "predict",
     "tree_bound",
 ]
@@ -47,6 +49,10 @@ def link_loads(problem: Problem, trees: Iterable[Tree], *, in_network: bool = Fa
     Args:
         in_network: whether switches that copy and add do so, see `FlowSchedule`.
     """
+    if isinstance(trees, Forest) and not in_network:
+        loads = hop_loads(problem.collective, trees)
+        if loads is not None:
+            return loads
     trees = tuple(trees)
     chunks = problem.collective.chunks
     unit = lcm(*(tree.weight.denominator for tree in trees))
@@ -98,8 +104,29 @@ def busbw(collective: Collective, algbw: Fraction) -> Fraction:
 
 def predict(flow: FlowSchedule, nbytes: int) -> Fraction:
     """Time [us] by the alpha-beta model: the longest way of any tree, then the bytes at full rate."""
-    rise = max((_height(flow.problem.topology, tree) for tree in flow.trees), default=Fraction(0))
+    topology = flow.problem.topology
+    if isinstance(flow.trees, Forest):
+        rise = _forest_latency(topology, flow.trees)
+    else:
+        rise = max((_height(topology, tree) for tree in flow.trees), default=Fraction(0))
     return rise + flow.time * nbytes / 1000
+
+
+def max_height(trees: Sequence[Tree]) -> int:
+    """Rank-to-rank hops on the longest way of any tree."""
+    if isinstance(trees, Forest):
+        return longest_way(trees, [1] * (len(trees.route_starts) - 1)) if len(trees) else 0
+    return max((tree.height for tree in trees), default=0)
+
+
+def _forest_latency(topology: Topology, forest: Forest) -> Fraction:
+    """Latency [us] of the longest way of any tree."""
+    if not len(forest):
+        return Fraction(0)
+    number = {name: vertex for vertex, name in enumerate(forest.names)}
+    unit = lcm(HOP_LATENCY.denominator, *(link.latency.denominator for link in topology.links))
+    links = {(number[link.src], number[link.dst]): int(link.latency * unit) for link in topology.links}
+    return Fraction(longest_way(forest, route_latencies(forest, links, int(HOP_LATENCY * unit))), unit)
 
 
 def _height(topology: Topology, tree: Tree) -> Fraction:

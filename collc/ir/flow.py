@@ -8,46 +8,12 @@ from math import lcm
 
 from collc.errors import InputError
 from collc.ir.collective import Problem
-from collc.ir.topology import Route
+from collc.ir.forest import Forest, Tree
+
+__all__ = ["OPTIMAL_WITHIN", "Bound", "Cut", "FlowSchedule", "Forest", "Prices", "Tree"]
 
 # Gap up to which a schedule counts as optimal.
 OPTIMAL_WITHIN = Fraction(1, 10**9)
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A share of one chunk and the way it takes.
-
-    Attributes:
-        chunk: index in the collective's table.
-        weight: share of that chunk, 0 < weight <= 1.
-        root: rank where the sum is complete and the copies start.
-        reduce: in-tree, contributors towards the root; every edge after those that feed it.
-        broadcast: out-tree, root towards consumers; every edge after the one that feeds it.
-            Point-to-point is an out-tree of one route.
-    """
-
-    chunk: int
-    weight: Fraction
-    root: int
-    reduce: tuple[Route, ...] = ()
-    broadcast: tuple[Route, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 < self.weight <= 1:
-            raise InputError(f"tree of chunk {self.chunk}: weight {self.weight}; expected 0 < weight <= 1")
-
-    @property
-    def height(self) -> int:
-        """Rank-to-rank hops on the longest way from a contributor to a consumer."""
-        depth = {self.root: 0}
-        for route in self.broadcast:
-            depth[route.dst] = depth.get(route.src, 0) + 1
-        down = max(depth.values())
-        rise = {self.root: 0}
-        for route in reversed(self.reduce):
-            rise[route.src] = rise.get(route.dst, 0) + 1
-        return down + max(rise.values())
 
 
 @dataclass(frozen=True)
@@ -121,7 +87,7 @@ class FlowSchedule:
     """
 
     problem: Problem
-    trees: tuple[Tree, ...]
+    trees: tuple[Tree, ...] | Forest
     time: Fraction
     bound: Bound | None = None
     notes: tuple[str, ...] = ()
@@ -130,16 +96,20 @@ class FlowSchedule:
     def __post_init__(self) -> None:
         if self.in_network and not (self.problem.topology.multicast or self.problem.topology.reduce):
             raise InputError(f"in_network: no switch of topology '{self.problem.topology.name}' adds or copies")
+        n_chunks = len(self.problem.collective.chunks)
+        if isinstance(self.trees, Forest):
+            self.trees.check_fits(self.problem.topology, n_chunks)
+            return
         for index, tree in enumerate(self.trees):
-            if not 0 <= tree.chunk < len(self.problem.collective.chunks):
-                raise InputError(
-                    f"tree {index}: chunk {tree.chunk}; the table has {len(self.problem.collective.chunks)}"
-                )
+            if not 0 <= tree.chunk < n_chunks:
+                raise InputError(f"tree {index}: chunk {tree.chunk}; the table has {n_chunks}")
 
     @property
     def chunks_per_slot(self) -> int:
         """The least number of chunks a slot is cut into so that every tree carries whole ones."""
         table = self.problem.collective.chunks
+        if isinstance(self.trees, Forest) and all(chunk.count == 1 for chunk in table):
+            return self.trees.lowest_denominator
         return lcm(*((tree.weight * table[tree.chunk].count).denominator for tree in self.trees))
 
     @property

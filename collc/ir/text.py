@@ -20,6 +20,7 @@ from typing import Any
 from collc.errors import InputError, nearest
 from collc.ir.collective import Places, Problem
 from collc.ir.flow import Cut, FlowSchedule, Prices
+from collc.ir.forest import ARRAYS, Forest
 from collc.ir.program import Program
 from collc.ir.schedule import Schedule
 from collc.ir.topology import Topology
@@ -68,6 +69,9 @@ def _encode(value: object) -> Any:
             return {"ranks": f"{ranks.start}:{ranks.stop}", "offsets": _encode(offsets)}
         case str() | int() | None:
             return value
+        case Forest():
+            kept = {"names": list(value.names), "n_ranks": value.n_ranks, "denominator": value.denominator}
+            return kept | {name: array.tolist() for name, array in value.arrays.items()}
         case tuple():
             return [_encode(item) for item in value]
         case _ if is_dataclass(value) and not isinstance(value, type):
@@ -94,6 +98,8 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         return _decode_union(arguments, data, where)
     if origin is tuple:
         return _decode_tuple(arguments, data, where)
+    if kind is Forest:
+        return _decode_forest(data, where)
     if kind is Places:
         return _decode_places(data, where)
     if kind is Fraction:
@@ -114,6 +120,8 @@ def _decode_union(arguments: Sequence[Any], data: Any, where: str) -> Any:
     if data is None and type(None) in arguments:
         return None
     choices = [kind for kind in arguments if kind is not type(None)]
+    if Forest in choices and isinstance(data, dict):
+        return _decode_forest(data, where)
     if Cut in choices and isinstance(data, dict):
         named = {kind.__name__: kind for kind in choices}
         name = data.get("kind")
@@ -152,6 +160,21 @@ def _decode_fields(kind: type, data: Any, where: str) -> Any:
             raise InputError(f"{where}: no field '{key}'")
     # A field with a default may be missing: documents stay readable when one is added.
     return kind(**{key: _decode(types_of[key], value, f"{where}.{key}") for key, value in data.items()})
+
+
+def _decode_forest(data: Any, where: str) -> Forest:
+    wanted = {"names": tuple[str, ...], "n_ranks": int, "denominator": int}
+    if not isinstance(data, dict) or set(data) != {*wanted, *ARRAYS}:
+        raise InputError(f"{where}: {_show(data)}; expected an object with the fields of Forest")
+    import numpy
+
+    values: dict[str, Any] = {key: _decode(kind, data[key], f"{where}.{key}") for key, kind in wanted.items()}
+    for name in ARRAYS:
+        numbers = data[name]
+        if not isinstance(numbers, list) or any(type(one) is not int or abs(one) >= 2**62 for one in numbers):
+            raise InputError(f"{where}.{name}: {_show(numbers)}; expected a list of whole numbers below 2^62")
+        values[name] = numpy.array(numbers, dtype=numpy.int64)
+    return Forest(**values)
 
 
 def _decode_places(data: Any, where: str) -> Places:

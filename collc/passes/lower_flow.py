@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import lcm
@@ -70,7 +71,7 @@ def _pieces(flow: FlowSchedule, cut: int, instances: int, first: list[int]) -> l
 class _Stepper:
     """List scheduling: the earliest step at which the data is there and the connection is free."""
 
-    def __init__(self, trees: tuple[Tree, ...], pieces: list[_Piece]) -> None:
+    def __init__(self, trees: Sequence[Tree], pieces: list[_Piece]) -> None:
         self.hops = [
             [(route, True) for route in tree.reduce] + [(route, False) for route in tree.broadcast] for tree in trees
         ]

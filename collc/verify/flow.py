@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from collc.ir.collective import Chunk
-from collc.ir.flow import FlowSchedule, Tree
+from collc.ir.flow import FlowSchedule, Forest, Tree
 from collc.ir.topology import Route
+from collc.verify import forest
 from collc.verify.findings import Finding
 from collc.verify.links import add_up, route_faults, time_faults
 from collc.verify.sharing import crossings
@@ -20,12 +21,21 @@ def examine(flow: FlowSchedule) -> Iterator[Finding]:
     """Everything that is wrong with a flow schedule, lazily."""
     problem = flow.problem
     ranks = _RankSets()
-    for index, tree in enumerate(flow.trees):
+    many = flow.trees if isinstance(flow.trees, Forest) else None
+    for index in range(len(flow.trees)) if many is None else forest.suspects(many, problem.collective):
+        tree = flow.trees[index]
         yield from _tree_faults(index, tree, problem.collective.chunks[tree.chunk], ranks)
     yield from _weight_faults(flow)
-    loads, share = traffic(flow)
-    yield from route_faults(problem.topology, loads)
-    hops = crossings(flow) if flow.in_network else add_up(loads)
+    if many is not None and not flow.in_network and (found := forest.hop_loads(many, problem.collective)):
+        yield from route_faults(
+            problem.topology, [many.route(index) for index in forest.route_suspects(many, problem.topology)]
+        )
+        hops: Mapping[tuple[str, str], int]
+        hops, share = found
+    else:
+        loads, share = traffic(flow)
+        yield from route_faults(problem.topology, loads)
+        hops = crossings(flow) if flow.in_network else add_up(loads)
     yield from time_faults(problem.topology, hops, share, flow.time)
     if flow.bound is not None:
         yield from bound_faults(problem, flow.bound, flow.time)
@@ -34,6 +44,8 @@ def examine(flow: FlowSchedule) -> Iterator[Finding]:
 def traffic(flow: FlowSchedule) -> tuple[Mapping[Route, int], Fraction]:
     """Load of each route in whole units, and the unit [share of the message]."""
     collective = flow.problem.collective
+    if isinstance(flow.trees, Forest) and (found := forest.route_loads(flow.trees, collective)):
+        return found
     # Whole numbers of one unit: adding Fractions one by one is ten times slower.
     unit = math.lcm(*(tree.weight.denominator for tree in flow.trees))
     loads: Counter[Route] = Counter()
@@ -111,9 +123,12 @@ def _broadcast_faults(where: str, tree: Tree, consumers: frozenset[int]) -> Iter
 
 def _weight_faults(flow: FlowSchedule) -> Iterator[Finding]:
     """The weights of a chunk's trees add to one; a chunk that need not move may have no tree."""
-    total: defaultdict[int, Fraction] = defaultdict(Fraction)
-    for tree in flow.trees:
-        total[tree.chunk] += tree.weight
+    n_chunks = len(flow.problem.collective.chunks)
+    total = forest.weights(flow.trees, n_chunks) if isinstance(flow.trees, Forest) else None
+    if total is None:
+        total = [Fraction(0)] * n_chunks
+        for tree in flow.trees:
+            total[tree.chunk] += tree.weight
     for index, chunk in enumerate(flow.problem.collective.chunks):
         if total[index] != 1 and (total[index] or _moves(chunk)):
             yield Finding("weights", "error", f"the weights of chunk {index}'s trees add to {total[index]}; expected 1")

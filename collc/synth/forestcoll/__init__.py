@@ -1,8 +1,8 @@
 """ForestColl: spanning trees that reach the exact throughput optimum, on any fabric.
 
 Stages, one file each: `scale` (bandwidths -> whole numbers of trees), `balance` (switches get equal
-capacity in and out), `pack` (trees within those capacities; `oracle`, `sets` and `grow` serve it),
-`renew` and `lower` (the same packing, of lower trees), `ways` (trees -> routes).
+capacity in and out), `pack` (trees within those capacities; `sets` and the kernels serve it), `renew`
+and `lower` (the same packing, of lower trees), `forests` and `ways` (trees -> routes).
 All stages know one thing only: chunks that spread from their roots to all ranks. Reductions are the
 same on the reversed fabric, turned round; all-reduce lays one over the other, with equal shares for all
 roots where that is the best there is, else with shares of their own (`allreduce`).
@@ -10,20 +10,20 @@ roots where that is the best there is, else with shares of their own (`allreduce
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from collc import cost
 from collc.errors import InputError
 from collc.ir.collective import Problem, make_collective
-from collc.ir.flow import FlowSchedule, Tree
+from collc.ir.flow import FlowSchedule, Forest, Tree
 from collc.ir.topology import Topology
 from collc.synth.forestcoll.allreduce import uneven_allreduce
 from collc.synth.forestcoll.balance import balance
+from collc.synth.forestcoll.forests import gathered, spread, summed
 from collc.synth.forestcoll.renew import pack_low
 from collc.synth.forestcoll.scale import scale
-from collc.synth.forestcoll.ways import Way, overlay, routes_of
+from collc.synth.forestcoll.ways import Way, overlay
 
 _COMPOSED = "composed of an optimal reduce-scatter and an optimal allgather with equal shares per root"
 
@@ -77,46 +77,43 @@ class ForestColl:
             if self.trees_per_rank is None and (flow := uneven_allreduce(problem, limit)):
                 return flow
             notes = (_COMPOSED,)
-        trees = self._trees(problem)
-        return FlowSchedule(problem, trees, cost.bandwidth_time(problem, trees), limit, notes)
+        found = self._trees(problem)
+        return FlowSchedule(problem, found, cost.bandwidth_time(problem, found), limit, notes)
 
-    def _trees(self, problem: Problem) -> tuple[Tree, ...]:
-        chunks = tuple(enumerate(problem.collective.chunks))
-        n = problem.collective.n_ranks
+    def _trees(self, problem: Problem) -> tuple[Tree, ...] | Forest:
+        topology, chunks = problem.topology, tuple(enumerate(problem.collective.chunks))
         copies = {chunk.precondition.ranks[0]: index for index, chunk in chunks if len(chunk.precondition) == 1}
         sums = {chunk.postcondition.ranks[0]: index for index, chunk in chunks if len(chunk.postcondition) == 1}
         if copies:
-            return tuple(
-                Tree(copies[way.root], way.share, way.root, broadcast=way.routes)
-                for way in self._down(problem.topology, tuple(copies))
-            )
+            return self._down(topology, copies)
         if sums:
-            return tuple(
-                Tree(sums[way.root], way.share, way.root, reduce=way.routes)
-                for way in self._up(problem.topology, tuple(sums))
-            )
+            return gathered(self._down(_turned(topology), sums))
         # Every rank is root of an equal share of each chunk.
-        ranks = tuple(range(n))
-        downs = self._down(problem.topology, ranks)
-        ups = [way.reversed() for way in downs] if problem.topology.is_symmetric else self._up(problem.topology, ranks)
-        pairs = overlay(ups, downs)
+        n = problem.collective.n_ranks
+        downs = self._down(topology, dict.fromkeys(range(n), 0))
+        if topology.is_symmetric:
+            return summed(downs, len(chunks))
+        ups = gathered(self._down(_turned(topology), dict.fromkeys(range(n), 0)))
+        pairs = overlay(
+            [Way(tree.root, tree.weight, tree.reduce) for tree in ups],
+            [Way(tree.root, tree.weight, tree.broadcast) for tree in downs],
+        )
         return tuple(
             Tree(index, up.share / n, up.root, reduce=up.routes, broadcast=down.routes)
             for index, _ in chunks
             for up, down in pairs
         )
 
-    def _down(self, topology: Topology, roots: Sequence[int]) -> list[Way]:
-        """Ways from each root to all ranks."""
-        n = topology.n_ranks
-        spread = make_collective("allgather", n) if len(roots) == n else make_collective("broadcast", n, root=roots[0])
-        instance = balance(scale(Problem(topology, spread), roots, self.trees_per_rank))
-        return [
-            Way(tree.root, Fraction(tree.copies, instance.trees[tree.root]), routes_of(instance, tree.paths, n))
-            for tree in pack_low(instance)
-        ]
+    def _down(self, topology: Topology, chunk_of: dict[int, int]) -> Forest:
+        """Out-trees from each root to all ranks, by the chunk that it spreads."""
+        n, roots = topology.n_ranks, tuple(chunk_of)
+        spreading = (
+            make_collective("allgather", n) if len(roots) == n else make_collective("broadcast", n, root=roots[0])
+        )
+        instance = balance(scale(Problem(topology, spreading), roots, self.trees_per_rank))
+        return spread(instance, pack_low(instance), chunk_of)
 
-    def _up(self, topology: Topology, roots: Sequence[int]) -> list[Way]:
-        """Ways from all ranks to each root: those of the reversed fabric, walked backwards."""
-        fabric = topology if topology.is_symmetric else topology.reversed()
-        return [way.reversed() for way in self._down(fabric, roots)]
+
+def _turned(topology: Topology) -> Topology:
+    """The reversed fabric; itself where that is the same."""
+    return topology if topology.is_symmetric else topology.reversed()

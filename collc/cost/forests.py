@@ -1,0 +1,125 @@
+"""Loads and heights of many trees in arrays, without an object per edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from collc.ir.collective import Collective
+from collc.ir.forest import Forest
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, numpy.dtype[Any]]
+
+# Ranks of all trees looked at together; bounds the memory it takes.
+_BATCH = 1 << 21
+_LIMIT = 2**62
+
+
+def hop_loads(collective: Collective, forest: Forest) -> dict[tuple[str, str], Fraction] | None:
+    """Bytes that cross each link, per byte of message size; None where 64 bits do not hold the sums."""
+    import numpy
+
+    counts = numpy.array([chunk.count for chunk in collective.chunks], dtype=numpy.int64)
+    n_edges = len(forest.reduces) + len(forest.broadcasts)
+    if not n_edges:
+        return {}
+    if int(forest.numerators.max()) * int(counts.max()) * n_edges >= _LIMIT:
+        return None
+    shares = forest.numerators * counts[forest.chunks]
+    by_route = numpy.zeros(len(forest.route_starts) - 1, dtype=numpy.int64)
+    for edges, starts in ((forest.reduces, forest.reduce_starts), (forest.broadcasts, forest.broadcast_starts)):
+        numpy.add.at(by_route, edges, numpy.repeat(shares, numpy.diff(starts)))
+    tails, heads, route = _hops(forest)
+    keys, place = numpy.unique(tails * len(forest.names) + heads, return_inverse=True)
+    by_hop = numpy.zeros(len(keys), dtype=numpy.int64)
+    numpy.add.at(by_hop, place, by_route[route])
+    whole = forest.denominator * collective.size_chunks
+    loads = {
+        (forest.names[key // len(forest.names)], forest.names[key % len(forest.names)]): Fraction(load, whole)
+        for key, load in zip(keys.tolist(), by_hop.tolist(), strict=True)
+        if load
+    }
+    return dict(sorted(loads.items()))
+
+
+def _hops(forest: Forest) -> tuple[Array, Array, Array]:
+    """Tail, head and route of every step of every route of the table."""
+    import numpy
+
+    inner = numpy.ones(len(forest.vertices), dtype=bool)
+    inner[forest.route_starts[1:] - 1] = False
+    at = numpy.nonzero(inner)[0]
+    route = numpy.repeat(numpy.arange(len(forest.route_starts) - 1), numpy.diff(forest.route_starts) - 1)
+    return forest.vertices[at], forest.vertices[at + 1], route
+
+
+def longest_way(forest: Forest, latency: Sequence[int]) -> int:
+    """The largest sum of latencies from a contributor of a tree over its root to a consumer.
+
+    Args:
+        latency: by route of the table.
+    """
+    import numpy
+
+    by_route = numpy.array(latency, dtype=numpy.int64)
+    sources = forest.vertices[forest.route_starts[:-1]]
+    targets = forest.vertices[forest.route_starts[1:] - 1]
+    longest = 0
+    for trees in _batches(len(forest), forest.n_ranks):
+        up = _depths(forest.reduces, forest.reduce_starts, trees, targets, sources, by_route, forest.n_ranks)
+        down = _depths(forest.broadcasts, forest.broadcast_starts, trees, sources, targets, by_route, forest.n_ranks)
+        longest = max(longest, int((up + down).max()))
+    return longest
+
+
+def route_latencies(forest: Forest, latency: dict[tuple[int, int], int], extra: int) -> list[int]:
+    """By route, the sum over its links, by (tail, head), and something for the hop itself."""
+    import numpy
+
+    tails, heads, route = _hops(forest)
+    keys, place = numpy.unique(tails * len(forest.names) + heads, return_inverse=True)
+    n = len(forest.names)
+    by_key = numpy.array([latency[key // n, key % n] for key in keys.tolist()], dtype=numpy.int64)
+    total = numpy.full(len(forest.route_starts) - 1, extra, dtype=numpy.int64)
+    if len(keys):
+        numpy.add.at(total, route, by_key[place])
+    found: list[int] = total.tolist()
+    return found
+
+
+def _batches(n_trees: int, n_ranks: int) -> Iterator[range]:
+    step = max(1, _BATCH // n_ranks)
+    for first in range(0, n_trees, step):
+        yield range(first, min(first + step, n_trees))
+
+
+def _depths(
+    edges: Array, starts: Array, trees: range, above: Array, below: Array, latency: Array, n_ranks: int
+) -> Array:
+    """By tree of a batch, the longest way between its root and another rank.
+
+    Args:
+        above, below: by route, the rank on the root's side and the other.
+    """
+    import numpy
+
+    lengths = numpy.diff(starts[trees.start : trees.stop + 1])
+    tree = numpy.repeat(numpy.arange(len(trees)), lengths)
+    routes = edges[starts[trees.start] : starts[trees.stop]]
+    # The edge that leads on towards the root, or one beyond the last that stands for the root itself.
+    at = numpy.full(len(trees) * n_ranks, len(routes), dtype=numpy.int64)
+    at[tree * n_ranks + below[routes]] = numpy.arange(len(routes))
+    onward = numpy.append(at[tree * n_ranks + above[routes]], len(routes))
+    depth = numpy.append(latency[routes], 0)
+    # Each round looks twice as far.
+    for _ in range(n_ranks.bit_length()):
+        if (onward == len(routes)).all():
+            break
+        depth, onward = depth + depth[onward], onward[onward]
+    deepest = numpy.zeros(len(trees), dtype=numpy.int64)
+    numpy.maximum.at(deepest, tree, depth[:-1])
+    return deepest
