@@ -14,6 +14,7 @@ from typing import Any
 
 from collc import registry, verify
 from collc.choose import ELEMENT_BYTES, Candidate, Range, candidates, ranges, synthesize
+from collc.cost import bandwidth_time
 from collc.errors import UnsupportedError
 from collc.ir.flow import FlowSchedule
 from collc.ir.program import Compiled, Program
@@ -73,7 +74,8 @@ def compile_request(request: Request, clock: Clock) -> Outcome:
         VerificationError: a checker found something wrong (a bug of collc); nothing is to be written.
     """
     target = request.target
-    if target is not None and (reason := target.load().supports(request.problem.collective.name)):
+    collective = request.problem.collective
+    if target is not None and (reason := target.load().supports(target.writes(collective).name)):
         raise UnsupportedError(reason)
     request, remarks = _forwarding_only(request)
     ranked, passed_over = candidates(request, clock)
@@ -182,7 +184,7 @@ def _fewer_trees(candidate: Candidate, sizes: Range, target: Target, clock: Cloc
 
 def _lower(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> list[Compiled]:
     """One entry that serves both kinds of call where one program can, else one for each."""
-    flow = candidate.flow
+    flow = _as_written(candidate.flow, target)
     if target.load().level == "flow":
         return [Compiled(flow, min_bytes=sizes.low or 0, max_bytes=sizes.high)]
     if target.inplace is not None:
@@ -194,6 +196,21 @@ def _lower(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> 
     if not any(finding.severity == "error" for finding in found):
         return [replace(outofplace, inplace=True)]
     return [_compiled(flow, sizes, target, True, _lower_for(flow, target, True, sizes, clock)), outofplace]
+
+
+def _as_written(flow: FlowSchedule, target: Target) -> FlowSchedule:
+    """The same trees for the collective that the files can name."""
+    written = target.writes(flow.problem.collective)
+    if written is flow.problem.collective:
+        return flow
+    problem = replace(flow.problem, collective=written, nbytes=None)
+    note = (
+        f"written as an all-to-all of which only the demand moves: call it with blocks of the largest entry, "
+        f"{written.chunk_factor} slots, each filled from the front, and verify it with --demand; any other "
+        "all-to-all that the runtime gives to this file loses what the demand does not name"
+    )
+    time = bandwidth_time(problem, flow.trees)
+    return FlowSchedule(problem, flow.trees, time, None, (*flow.notes, note))
 
 
 def _compiled(
@@ -263,11 +280,12 @@ def _emit(lowered: Sequence[_Lowered], target: Target, clock: Clock) -> tuple[Fi
     backend = target.load()
     files = []
     for candidate, entries in lowered:
+        asked = candidate.flow.problem.collective
         for compiled in entries:
             for name, text in clock.run("emit", lambda compiled=compiled: backend.emit([compiled])).items():  # type: ignore[misc]
                 report = clock.run(
                     "verify",
-                    lambda text=text, name=name: verify.check_text(text, target.rules, name=name, limits=target.limits),  # type: ignore[misc]
+                    lambda text=text, name=name, asked=asked: target.read_back(text, name, asked),  # type: ignore[misc]
                 )
                 files.append(File(name, text, candidate, compiled, report))
     return tuple(files)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal, TypeVar
 
-from collc import registry, runtimes
+from collc import registry, runtimes, verify
 from collc.errors import InputError, nearest
-from collc.ir.collective import Problem
+from collc.ir.collective import Collective, Problem, padded
+from collc.verify.report import FileReport
 
 T = TypeVar("T")
 
@@ -59,6 +60,20 @@ class Target:
     def rules(self) -> str | None:
         """By whose rules the files are read back; None for collc's own."""
         return self.backend if self.backend in runtimes.names() else None
+
+    def writes(self, collective: Collective) -> Collective:
+        """What the files say they compute: for the XML runtimes, an all-to-all-v is an all-to-all in part."""
+        return padded(collective) if self.rules is not None and collective.name == "alltoallv" else collective
+
+    def read_back(self, text: str, name: str, collective: Collective) -> FileReport:
+        """What the reader of such a file says of one that was made for the collective.
+
+        Raises:
+            VerificationError: it would be refused, or does the wrong thing.
+        """
+        written = self.writes(collective)
+        conditions = None if written is collective else written
+        return verify.check_text(text, self.rules, name=name, limits=self.limits, conditions=conditions)
 
     def load(self) -> Any:
         """The backend."""

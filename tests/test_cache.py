@@ -81,7 +81,8 @@ def test_a_hit_names_the_topology_as_asked_and_warns_of_its_own_file(kept, star,
     silent = tmp_path / "silent" / "star.yaml"
     silent.parent.mkdir()
     silent.write_text(Path(star).read_text().replace(", latency: 1", ""))
-    first, again = synth(str(plain), "-c", "allgather"), synth(str(silent), "-c", "allgather")
+    arguments = ("-c", "allgather", "-s", "direct")
+    first, again = synth(str(plain), *arguments), synth(str(silent), *arguments)
     assert (first["cached"], again["cached"]) == (False, True)
     assert again["topology"] == str(silent)
     assert first["warnings"] == []

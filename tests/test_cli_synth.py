@@ -319,9 +319,13 @@ def test_demand_as_csv_and_npy():
     # The larger of the buffers counts: rank 1 receives 4096 and 512 bytes.
     assert (first["size_bytes"], first["collective"]) == (4608, "alltoallv")
     assert first["files"][0]["path"].endswith("alltoallv-ring-3ranks.json")
-    assert "executor has no alltoallv; it serves allgather" in refused(
-        "ring:gpus=3", "-c", "alltoallv", "--demand", "d.csv", "-d", "out"
-    )
+    written = report("ring:gpus=3", "-c", "alltoallv", "--demand", "d.csv", "-d", "xml", "--in-place")
+    assert any("verify it with --demand" in warning for warning in written["warnings"])
+    asked = ("ring:gpus=3", "-c", "alltoallv", "--demand", "d.csv", "-d", "xml", "--in-place")
+    assert report(*asked)["cached"]
+    path = written["files"][0]["path"]
+    assert CliRunner().invoke(collc, ["verify", path, "--demand", "d.csv"]).exit_code == 0
+    assert CliRunner().invoke(collc, ["verify", path]).exit_code == 1
     said = refused("ring:gpus=4", "-c", "alltoallv", "--demand", "d.csv")
     assert said == "alltoallv on 3 ranks; topology 'ring' has 4"
 

@@ -260,14 +260,28 @@ def test_a_single_gpu_works_or_is_refused_by_name(backend, name):
     assert (shown["algbw_GBps"], shown["bound_exact"], shown["guarantee"]) == (None, None, "optimal")
 
 
-def test_alltoallv_goes_into_collcs_own_file_and_into_no_xml():
+def test_alltoallv_goes_into_collcs_own_file_as_it_is():
     problem = Problem(fabrics.star(3), alltoallv([[1, 2, 0], [0, 0, 3], [4, 0, 1]]), 20)
     (file,) = compile_request(Request(problem, target=Target("json")), Clock()).files
     assert file.name == "alltoallv-star3-3ranks.json"
     assert file.report.ok()
-    for backend in ("executor", "rccl", "classic"):
-        with pytest.raises(UnsupportedError, match=f"{backend} has no alltoallv; it serves allgather"):
-            compile_request(Request(problem, target=Target(backend)), Clock())
+
+
+@pytest.mark.parametrize("backend", ["executor", "rccl", "classic"])
+def test_alltoallv_goes_into_xml_as_blocks_of_one_size_of_which_the_demand_moves(backend):
+    demand = [[1, 2, 0], [0, 0, 3], [4, 0, 1]]
+    outcome = compile_request(Request(Problem(fabrics.star(3), alltoallv(demand), 20), target=Target(backend)), Clock())
+    for file in outcome.files:
+        program = file.compiled.program
+        assert (program.collective.name, program.collective.size_chunks) == ("alltoall", 3 * 4)
+        sent = [
+            sum(one.count for tb in gpu.threadblocks for one in tb.instructions if one.op.sends) for gpu in program.gpus
+        ]
+        assert sent == [sum(row) - row[rank] for rank, row in enumerate(demand)]
+    assert any("blocks of the largest entry, 4 slots" in note for note in outcome.warnings)
+    huge = Problem(fabrics.star(3), alltoallv([[0, 10**6 + 1, 1], [1, 0, 1], [1, 1, 0]]), 20)
+    with pytest.raises(UnsupportedError, match="3000003 slots at the least; the runtime addresses 32768"):
+        compile_request(Request(huge, target=Target(backend)), Clock())
 
 
 def test_a_refused_collective_costs_no_synthesis(monkeypatch):

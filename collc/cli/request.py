@@ -12,7 +12,7 @@ from collc.ir.demand import from_demand, read_demand
 from collc.ir.demand_pattern import is_pattern, make_demand
 from collc.ir.text import dumps
 from collc.ir.topology import Topology
-from collc.request import Clock
+from collc.request import Clock, Target
 from collc.topology import open_topology
 from collc.topology.reach import check_reach
 from collc.units import parse_bytes
@@ -89,16 +89,9 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
     """
     from collc.pipeline import compile_request
     from collc.report import report
-    from collc.request import Request, Target
+    from collc.request import Request
 
-    target = Target(
-        given["backend"] or "executor",
-        given["protocol"],
-        _chunks(given["chunks"]),
-        given["instances"],
-        given["inplace"],
-        limits(given),
-    )
+    target = target_of(given)
     options = key_values(given["options"], "-o", str)
     wanted = given["backend"] is not None or given["directory"] is not None
     request = Request(
@@ -106,6 +99,22 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
     )
     outcome = compile_request(request, asked.clock)
     return report(request, outcome, topology), {file.name: file.text for file in outcome.files}
+
+
+def target_of(given: dict[str, Any]) -> Target:
+    """The files that the arguments ask for.
+
+    Raises:
+        InputError: an argument is wrong.
+    """
+    return Target(
+        given["backend"] or "executor",
+        given["protocol"],
+        _chunks(given["chunks"]),
+        given["instances"],
+        given["inplace"],
+        limits(given),
+    )
 
 
 def limits(given: dict[str, Any]) -> dict[str, int]:

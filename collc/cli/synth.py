@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from collc.errors import BudgetError, CollcError, InputError
+
+if TYPE_CHECKING:
+    from collc.cli.request import Asked
 
 
 @click.command()
@@ -94,7 +97,7 @@ def _result(topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[
         check_writable(given["directory"])
     name = cache.key(**content(asked, given))
     entry = None if given["no_cache"] else cache.read(name)
-    if cached := entry is not None and _still_passes(entry, given):
+    if cached := entry is not None and _still_passes(entry, asked, given):
         shown, files = entry["report"], entry["files"]
     else:
         from collc.choose import OUT_OF_TIME
@@ -109,18 +112,17 @@ def _result(topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[
     return shown | {"cached": cached, "topology": topology, "warnings": warnings}, files
 
 
-def _still_passes(entry: dict[str, Any], given: dict[str, Any]) -> bool:
+def _still_passes(entry: dict[str, Any], asked: Asked, given: dict[str, Any]) -> bool:
     """Whether an entry is whole and its files pass the check they passed when made."""
-    from collc import verify
-    from collc.cli.request import limits
+    from collc.cli.request import target_of
 
-    runtime = None if given["backend"] == "json" else given["backend"] or "executor"
+    target = target_of(given)
     try:
         told = {file["path"]: file["sha256"] for file in entry["report"]["files"]}
         if told != {name: sha256(text.encode()).hexdigest() for name, text in entry["files"].items()}:
             return False
         for name, text in entry["files"].items():
-            verify.check_text(text, runtime, name=name, limits=limits(given))
+            target.read_back(text, name, asked.problem.collective)
     except BudgetError:
         raise
     except (CollcError, AttributeError, KeyError, TypeError):

@@ -302,3 +302,17 @@ def alltoallv(demand: Sequence[Sequence[int]]) -> Collective:
         raise InputError("demand: every entry is zero; expected something to send")
     n_in = max(sum(counts) for counts in demand)
     return Collective("alltoallv", n, 1, n_in, max(received), tuple(chunks), (max(n_in, *received),) * n)
+
+
+def padded(demand: Collective) -> Collective:
+    """An all-to-all-v as an all-to-all whose blocks all have the size of the largest, filled from the front.
+
+    Only what is demanded is in the table; the rest of a block neither moves nor matters.
+    """
+    n = demand.n_ranks
+    block = max(chunk.count for chunk in demand.chunks)
+    chunks = []
+    for chunk in demand.chunks:
+        src, dst = chunk.precondition.ranks[0], chunk.postcondition.ranks[0]
+        chunks.append(Chunk(_one(src, dst * block), _one(dst, src * block), chunk.count))
+    return Collective("alltoall", n, block, n * block, n * block, tuple(chunks), (0,) * n)

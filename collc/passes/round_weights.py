@@ -72,6 +72,8 @@ class RoundWeights:
         return flow
 
     def _check(self, chunks: int, slots: int) -> None:
+        if slots > self.most:
+            raise UnsupportedError(f"the buffers have {slots} slots at the least; the runtime addresses {self.most}")
         if chunks * slots > self.most:
             raise UnsupportedError(
                 f"{chunks} chunks per rank block need {chunks * slots} slots in a buffer; the runtime addresses "

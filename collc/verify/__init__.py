@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from collc.errors import InputError, VerificationError
-from collc.ir.collective import Problem
+from collc.ir.collective import Collective, Problem
 from collc.ir.flow import FlowSchedule
 from collc.ir.program import Program
 from collc.ir.schedule import Schedule
@@ -81,13 +81,21 @@ def examine_path(path: str, request: Request | None = None) -> tuple[FileReport,
     return formats.examine(path, request or Request())
 
 
-def check_text(text: str, runtime: str | None, *, name: str, limits: Mapping[str, int] | None = None) -> FileReport:
+def check_text(
+    text: str,
+    runtime: str | None,
+    *,
+    name: str,
+    limits: Mapping[str, int] | None = None,
+    conditions: Collective | None = None,
+) -> FileReport:
     """The report on the text of a file, once there is nothing wrong with it (warnings aside).
 
     Args:
         runtime: by whose rules; None for collc's own files.
         name: what the file will be called, for messages.
         limits: limit -> value, for a runtime built with others.
+        conditions: what it is to compute, where that is not what its collective's name says.
 
     Raises:
         VerificationError: the runtime would refuse it, or it does the wrong thing.
@@ -95,7 +103,9 @@ def check_text(text: str, runtime: str | None, *, name: str, limits: Mapping[str
     from collc.verify import formats
 
     try:
-        report = formats.examine_bytes(text.encode(), name, Request(runtime=runtime, limits=limits or {}))
+        report = formats.examine_bytes(
+            text.encode(), name, Request(runtime=runtime, limits=limits or {}, conditions=conditions)
+        )
     except InputError as error:
         raise VerificationError(str(error)) from None
     raise_on_errors(name, report.findings)

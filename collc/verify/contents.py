@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 from collc import runtimes
 from collc.errors import InputError, Place
 from collc.ir import text
-from collc.ir.collective import Collective, Problem
+from collc.ir.collective import Collective, Problem, padded
 from collc.ir.flow import FlowSchedule
 from collc.ir.program import Program
 from collc.ir.schedule import Schedule
@@ -102,15 +103,21 @@ def examine_xml(raw: bytes, path: str, request: Request) -> FileReport:
     """An MSCCL XML, read by the rules of a runtime and run on symbolic data."""
     name = request.runtime or _guess(raw)
     runtime = runtimes.load(name).with_limits(request.limits)
-    examined = msccl.examine(
+    examine = partial(
+        msccl.examine,
         raw,
         runtime,
         fifo_depth=request.fifo_depth,
         max_channels=request.max_channels,
         nbytes=request.sizes,
-        asked=request.conditions or request.demand,
         buffer_bytes=request.buffer_bytes,
     )
+    examined = examine(asked=request.conditions or request.demand)
+    if request.demand and any(finding.severity == "error" for finding in examined.findings):
+        # Blocks of one size, of which only what is demanded moves, serve a demand as well.
+        again = examine(asked=padded(request.demand))
+        if not any(finding.severity == "error" for finding in again.findings):
+            examined = again
     report = FileReport(
         path,
         "msccl-xml",
@@ -186,13 +193,15 @@ def held_against(report: FileReport, request: Request, on_fabric: OnFabric | Non
 
 
 def _check_demand(table: Collective, demand: Collective, found: Collector) -> None:
+    if _moves_as(table, demand):
+        return
     if table.name == "alltoall" and table.n_ranks == demand.n_ranks:
         largest = max(chunk.count for chunk in demand.chunks)
         times = Fraction(largest * demand.n_ranks**2, sum(chunk.count for chunk in demand.chunks))
         if times > 1:
             message = f"blocks of the largest size serve the demand, and move {float(times):.4g} times its bytes"
             found.add("demand-padded", message)
-    elif not _moves_as(table, demand):
+    else:
         found.add("demand-differs", "moves other amounts between ranks than the demand asks for")
 
 
