@@ -22,7 +22,7 @@ from collc.ir.topology import Topology
 from collc.solve import LinearProgram, linear_program
 from collc.synth._network import Network
 from collc.synth.forestcoll import ForestColl
-from collc.synth.mcf import Mcf, children, descent, master, prices, symmetry
+from collc.synth.mcf import Mcf, children, descent, extract, master, prices, symmetry
 
 
 def design(family: str, **values: str) -> Topology:
@@ -314,19 +314,37 @@ def test_descent_can_be_stopped_at_any_step(monkeypatch):
     assert flow.time < flow.bound.time * Fraction(12, 10)
 
 
-def test_peeled_ways_add_up_to_the_flow():
+@pytest.mark.parametrize("few", [0, 100])
+def test_ways_add_up_to_the_flow(monkeypatch, few):
+    """Compiled and interpreted alike."""
+    monkeypatch.setattr(extract, "_FEW_RANKS", few)
     network = Network.of(alltoall(design("genkautz", degree="4", n="16")))
     found = master.Master(network, None).solve("simplex")
     scale = children.fine_scale(network)
     flows = children.settle(network, found, scale, exactly=False)
-    for source, flow in zip(found.sources.tolist(), flows, strict=True):
-        total = numpy.zeros(network.n_links, dtype=numpy.int64)
-        got = numpy.zeros(network.n_ranks, dtype=numpy.int64)
-        for way in children.peel(network, source, flow, network.demand[source], scale):
-            total[list(way.links)] += way.units
-            got[way.dst] += way.units
-        assert (total == flow).all()
-        assert (got == network.demand[source] * scale).all()
+    ways = extract.ways_of(network, found.sources, flows, scale)
+    total = numpy.zeros((16, network.n_links), dtype=numpy.int64)
+    got = numpy.zeros((16, 16), dtype=numpy.int64)
+    for at, (source, sink, units) in enumerate(zip(ways.sources, ways.sinks, ways.units, strict=True)):
+        links = ways.links[ways.starts[at] : ways.starts[at + 1]]
+        assert network.tails[links[0]] == source
+        assert network.heads[links[-1]] == sink
+        assert (network.heads[links[:-1]] == network.tails[links[1:]]).all()
+        total[source, links] += units
+        got[source, sink] += units
+    assert (total == flows).all()
+    assert (got == network.demand * scale).all()
+
+
+def test_long_ways_find_room():
+    """On a one-way ring ways are longer than was thought at first."""
+    assert_certified(Mcf().run(alltoall(fabrics.one_way_ring(40))))
+
+
+def test_demands_without_a_common_denominator_are_served():
+    n = 9
+    rows = [[0 if a == b else 10**9 + 7 * a + 13 * b * b for b in range(n)] for a in range(n)]
+    assert_certified(Mcf().run(Problem(design("torus", dims="3x3"), alltoallv(rows))))
 
 
 def test_few_ways_per_pair():

@@ -140,11 +140,12 @@ class Network:
         )
         return worst / self.unit / self.size / scale
 
-    def fares(self, prices: Array) -> Array:
+    def fares(self, prices: Array, n_ranks: int | None = None) -> Array:
         """[ranks x vertices] the least sum of prices on a way from each rank (Bellman-Ford, all ranks at once).
 
         Args:
             prices: by link, whole numbers (exact) or floats.
+            n_ranks: only from the first of them.
         """
         import numpy
 
@@ -152,8 +153,9 @@ class Network:
         padded = numpy.append(prices, far)
         tails = numpy.append(self.tails, 0)[self.entering]
         steps = padded[self.entering]
-        fares = numpy.full((self.n_vertices, self.n_ranks), far, dtype=prices.dtype)
-        fares[numpy.arange(self.n_ranks), numpy.arange(self.n_ranks)] = 0
+        origins = numpy.arange(n_ranks or self.n_ranks)
+        fares = numpy.full((self.n_vertices, len(origins)), far, dtype=prices.dtype)
+        fares[origins, origins] = 0
         while True:
             best = fares
             for port in range(self.entering.shape[1]):
@@ -162,11 +164,17 @@ class Network:
                 return fares.T
             fares = best
 
-    def price_bound(self, prices: Array) -> Bound:
-        """What whole prices prove: what all pairs must pay at least / what the links earn in unit time."""
-        fares = self.fares(prices)[:, : self.n_ranks]
-        is_small = int(self.demand.max()) * int(fares.max()) * self.n_ranks**2 < CAPACITY_LIMIT
-        owed = int(((self.demand if is_small else self.demand.astype(object)) * fares).sum())
+    def price_bound(self, prices: Array, *, alike: bool = False) -> Bound:
+        """What whole prices prove: what all pairs must pay at least / what the links earn in unit time.
+
+        Args:
+            alike: whether all ranks pay what rank 0 does.
+        """
+        payers = 1 if alike else self.n_ranks
+        fares = self.fares(prices, payers)[:, : self.n_ranks]
+        demand = self.demand[:payers]
+        is_small = int(demand.max()) * int(fares.max()) * self.n_ranks**2 < CAPACITY_LIMIT
+        owed = int(((demand if is_small else demand.astype(object)) * fares).sum()) * self.n_ranks // payers
         earned = sum(int(price) * int(width) for price, width in zip(prices, self.bandwidths, strict=True))
         links = self.topology.links
         witness = Prices(tuple((links[at].src, links[at].dst, Fraction(int(prices[at]))) for at in prices.nonzero()[0]))

@@ -1,12 +1,11 @@
 """All-to-all on any fabric by multi-commodity flow: the rate no schedule beats, and ways that reach it.
 
 network -> translations -> master (a linear program) or descent (large fabrics) -> prices: the bound
-                                                      -> children: whole flows, and ways of pairs
+                                                      -> children: whole flows -> extract: ways of pairs
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +15,7 @@ from collc.ir.collective import Problem
 from collc.ir.flow import Bound, FlowSchedule
 from collc.synth import _ways
 from collc.synth._network import Network
-from collc.synth.mcf import children, descent, master, prices, symmetry
+from collc.synth.mcf import children, descent, extract, master, prices, symmetry
 from collc.synth.mcf.master import Fractional
 from collc.synth.mcf.symmetry import Translations
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 # Flow variables up to which the linear program is solved; 128 vertices of degree four have 65536.
 _MOST_FLOWS = 70_000
 # Units that a pair's block is cut into where flows come from descent.
-_PARTS = 4
+_PARTS = 2
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,8 @@ class Mcf:
         else:
             found, bound = self._by_program(network, translations)
             flows, scale = _whole(network, found, translations, bound)
-        ways = _all_ways(network, found.sources, flows, scale, translations)
-        return _ways.schedule(problem, ways, bound)
+        ways = extract.ways_of(network, found.sources, flows, scale, translations)
+        return extract.schedule(problem, network, ways, scale, bound)
 
     def _by_program(self, network: Network, translations: Translations | None) -> tuple[Fractional, Bound | None]:
         program = master.Master(network, translations)
@@ -83,7 +82,7 @@ class Mcf:
         if method == "auto" or method == "descent":
             method = "simplex" if program.is_small else "ipm"
         found = program.solve(method)
-        bound = prices.certify(network, found.prices)
+        bound = prices.certify(network, found.prices, alike=translations is not None)
         if method == "simplex" and bound is not None:
             found = program.shortened(found, float(bound.time * network.unit * network.size))
         return found, bound
@@ -116,22 +115,3 @@ def _loads(flows: Array, translations: Translations | None) -> Array:
     for image in translations.links:
         loads[image] += flows[0]
     return loads
-
-
-def _all_ways(
-    network: Network, sources: Array, flows: Array, scale: int, translations: Translations | None
-) -> dict[tuple[int, int], list[_ways.Way]]:
-    """The ways of every pair, by vertex names."""
-    found: dict[tuple[int, int], list[_ways.Way]] = defaultdict(list)
-    names = network.vertices
-    heads = network.heads.tolist()
-    for source, flow in zip(sources.tolist(), flows, strict=True):
-        demand = network.demand[source]
-        for way in children.peel(network, source, flow, demand, scale):
-            stops = [source, *(heads[link] for link in way.links)]
-            share = Fraction(way.units, int(demand[way.dst]) * scale)
-            images = [range(len(names))] if translations is None else translations.vertices.tolist()
-            for image in images:
-                path = tuple(names[image[stop]] for stop in stops)
-                found[image[source], image[way.dst]].append((path, share))
-    return found

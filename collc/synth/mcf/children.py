@@ -1,20 +1,16 @@
-"""From a floating-point flow to an exact one, and from each source's flow to ways of its pairs.
+"""From a floating-point flow to an exact one.
 
 Each source's flow is made whole by a cheapest flow within its rounded share of the links: no cycles, no
-detours, and every byte delivered exactly, however rough the linear program was. Then the widest way to
-each destination is taken off until nothing is left.
+detours, and every byte delivered exactly, however rough the linear program was.
 
-Source: arXiv:2309.13541, child programs and widest-path extraction; the cheapest flow in place of the
-child's linear program is ours.
+Source: arXiv:2309.13541, child programs; the cheapest flow in place of the child's linear program is ours.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
 from fractions import Fraction
 from math import lcm
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from collc.solve import cheapest_flow
 from collc.synth._network import Network
@@ -35,14 +31,6 @@ _NEAR = 1e-7
 _SLACKS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
 # Total units of a source stay well inside 64 bits, also times the length of their ways.
 _UNITS = 2**44
-
-
-class Way(NamedTuple):
-    """Units that go to a rank over some links."""
-
-    dst: int
-    links: tuple[int, ...]
-    units: int
 
 
 def common_denominator(values: Array) -> int | None:
@@ -95,78 +83,6 @@ def settle(network: Network, found: Fractional, scale: int, *, exactly: bool) ->
         else:
             return None
     return settled
-
-
-def peel(network: Network, source: int, flow: Array, demand: Array, scale: int) -> Iterator[Way]:
-    """The ways that a source's flow is made of, widest first for each destination.
-
-    Args:
-        flow: by link, whole units; without cycles, and delivering `demand` x `scale`.
-        demand: by rank, slots.
-    """
-    left = {int(link): int(flow[link]) for link in flow.nonzero()[0]}
-    tails = {link: int(network.tails[link]) for link in left}
-    into: dict[int, list[int]] = defaultdict(list)
-    for link in left:
-        into[int(network.heads[link])].append(link)
-    place = _order(source, left, tails, into)
-    for dst in demand.nonzero()[0].tolist():
-        wanted = int(demand[dst]) * scale
-        while wanted:
-            links = _widest(source, dst, left, tails, into, place)
-            units = min(wanted, min(left[link] for link in links))
-            for link in links:
-                left[link] -= units
-            wanted -= units
-            yield Way(dst, links, units)
-
-
-def _order(source: int, left: dict[int, int], tails: dict[int, int], into: dict[int, list[int]]) -> dict[int, int]:
-    """Vertex -> its place in an order in which all links of the flow lead upwards."""
-    leaving: dict[int, list[int]] = defaultdict(list)
-    waits: dict[int, int] = {}
-    for head, links in into.items():
-        waits[head] = len(links)
-        for link in links:
-            leaving[tails[link]].append(head)
-    ready, place = [source], dict[int, int]()
-    for vertex in ready:
-        place[vertex] = len(place)
-        for head in leaving[vertex]:
-            waits[head] -= 1
-            if not waits[head]:
-                ready.append(head)
-    if len(place) <= len(waits):
-        raise RuntimeError(f"the flow of rank {source} runs in a circle")
-    return place
-
-
-def _widest(
-    source: int,
-    dst: int,
-    left: dict[int, int],
-    tails: dict[int, int],
-    into: dict[int, list[int]],
-    place: dict[int, int],
-) -> tuple[int, ...]:
-    """The way from source to destination whose narrowest link has most left, looking back from the destination."""
-    cone = {dst}
-    waiting = [dst]
-    while waiting:
-        for link in into[waiting.pop()]:
-            if left[link] and tails[link] not in cone:
-                cone.add(tails[link])
-                waiting.append(tails[link])
-    width, best = {source: 1 << 62}, {}
-    for vertex in sorted(cone - {source}, key=place.__getitem__):
-        width[vertex], best[vertex] = max(
-            (min(left[link], width[tails[link]]), -link) for link in into[vertex] if left[link]
-        )
-    links = []
-    while dst != source:
-        links.append(-best[dst])
-        dst = tails[links[-1]]
-    return tuple(reversed(links))
 
 
 def round_off(network: Network, found: Fractional, scale: int) -> Array:

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 _FINE = 2**34
 
 
-def certify(network: Network, prices: Array) -> Bound | None:
-    """The best bound of whole prices near these; None where all are zero."""
+def certify(network: Network, prices: Array, *, alike: bool = False) -> Bound | None:
+    """The best bound of whole prices near these; None where all are zero.
+
+    Args:
+        alike: whether renamings that keep fabric, demand and prices take rank 0 to every rank.
+    """
     import numpy
 
     top = prices.max(initial=0.0)
@@ -29,4 +33,4 @@ def certify(network: Network, prices: Array) -> Bound | None:
     if scale := common_denominator(shares):
         tried.append(numpy.rint(shares * scale).astype(numpy.int64))
     # Where both prove the same, the shorter numbers are kept.
-    return max((network.price_bound(whole) for whole in reversed(tried)), key=lambda bound: bound.time)
+    return max((network.price_bound(whole, alike=alike) for whole in reversed(tried)), key=lambda bound: bound.time)
