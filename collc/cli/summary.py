@@ -25,8 +25,11 @@ def lines(shown: dict[str, Any]) -> Iterator[str]:
     yield f"  {shown['trees']} trees, {shown['max_height']} hops at most" + (
         "; from the cache" if shown["cached"] else ""
     )
+    alike: dict[str, list[str]] = {}
     for name, why in sorted(shown["passed_over"].items()):
-        yield f"  not {name}: {why}"
+        alike.setdefault(why, []).append(name)
+    for why, names in alike.items():
+        yield f"  not {', '.join(names)}: {why}"
     for entry in shown["files"]:
         yield from _file_lines(entry)
     yield f"  checked: {', '.join(shown['checked'])}"
