@@ -24,6 +24,7 @@ from collc.passes.lower_flow import LowerFlow
 from collc.passes.lower_schedule import LowerSchedule
 from collc.passes.round_weights import RoundWeights
 from collc.request import Clock, Request, Target
+from collc.split import by_group
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ def _notes(file: File, target: Target) -> tuple[str, ...]:
     program = file.compiled.program
     if program is None:
         return ()
+    if file.compiled.flow.problem.topology is not file.candidate.flow.problem.topology:
+        return (*program.notes, "a file for each group: each group's communicator must find its own alone")
     if program.collective.root is None:
         return program.notes
     name, root = program.collective.name, program.collective.root
@@ -187,6 +190,9 @@ def _lower(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> 
     flow = _as_written(candidate.flow, target)
     if target.load().level == "flow":
         return [Compiled(flow, min_bytes=sizes.low or 0, max_bytes=sizes.high)]
+    parts = by_group(flow)
+    if len(parts) > 1:
+        return [entry for part in parts for entry in _lower(replace(candidate, flow=part), sizes, target, clock)]
     if target.inplace is not None:
         return [_compiled(flow, sizes, target, target.inplace, _lower_for(flow, target, target.inplace, sizes, clock))]
     schedule, program = _lower_for(flow, target, False, sizes, clock)

@@ -264,6 +264,10 @@ class Simplex:
         self._unit = unit
         self._variables = [self._solver.NumVar(0, self._solver.infinity(), "") for _ in objective]
         self._rows: list[Any] = []
+        self.set_objective(objective)
+
+    def set_objective(self, objective: Sequence[int]) -> None:
+        """Ask for the most of something else."""
         for variable, factor in zip(self._variables, objective, strict=True):
             self._solver.Objective().SetCoefficient(variable, factor)
         self._solver.Objective().SetMaximization()

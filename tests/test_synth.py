@@ -163,7 +163,7 @@ def test_forestcoll_reaches_the_bound(topology, collective):
 def test_a_fixed_number_of_trees_gets_the_least_scale(topology, k):
     """U is the least for which floor(U x bandwidth) suffices: the next smaller candidate does not."""
     asked = problem(topology, "allgather")
-    instance = scale(asked, range(topology.n_ranks), k)
+    instance = scale(asked, k)
     unit = cost.common_unit([link.bandwidth for link in topology.links])
     bandwidths = [int(link.bandwidth / unit) for link in topology.links]
     assert not instance.oracle().violated(instance.capacities, instance.trees)
@@ -263,7 +263,7 @@ def test_trees_are_low(topology, height):
 @settings(max_examples=20, deadline=None)
 @given(random_fabrics(max_ranks=6), st.sampled_from([0, 1, 2, 8]))
 def test_packings_keep_to_capacities_at_any_cost_of_depth(topology, depth_cost):
-    instance = balance(scale(problem(topology, "allgather"), range(topology.n_ranks), None))
+    instance = balance(scale(problem(topology, "allgather"), None))
     trees = pack(instance, depth_cost)
     assert trees is not None
     rooted = [sum(tree.copies for tree in trees if tree.root == rank) for rank in range(topology.n_ranks)]

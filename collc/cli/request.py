@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any
 
-from collc.errors import InputError, Place
-from collc.ir.collective import NAMES, Problem, make_collective
+from collc.errors import InputError, Place, UnsupportedError
+from collc.ir.collective import NAMES, Collective, Problem, make_collective
 from collc.ir.demand import from_demand, read_demand
 from collc.ir.demand_pattern import is_pattern, make_demand
 from collc.ir.text import dumps
 from collc.ir.topology import Topology
+from collc.ir.variants import side_by_side, whole_shares, with_shares
 from collc.request import Clock, Target
 from collc.topology import open_topology
 from collc.topology.reach import check_reach
-from collc.units import parse_bytes
+from collc.units import parse_bytes, parse_number
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,15 @@ def open_problem(topology: str, given: dict[str, Any]) -> Asked:
     clock = Clock()
     loaded = clock.run("load", lambda: open_topology(topology))
     fabric = loaded.topology
-    if given["ranks"] is not None:
-        fabric = fabric.restricted(parse_ranks(given["ranks"]))
-        check_reach(fabric, Place(topology))
+    groups = [parse_ranks(text) for text in given["ranks"]] or [list(range(fabric.n_ranks))]
+    if given["relay"] and not given["ranks"]:
+        raise InputError("--relay lets GPUs outside the group forward; name the group with --ranks")
+    if given["ranks"]:
+        for group in groups:
+            check_reach(fabric.restricted(group, relay=given["relay"]), Place(topology))
+        fabric = fabric.restricted([rank for group in groups for rank in group], relay=given["relay"])
     sizes = parse_sizes(given["size"])
-    problem = _problem(fabric, given)
+    problem = _problem(fabric, [len(group) for group in groups], given)
     if problem.nbytes is not None and sizes is not None:
         raise InputError("-n: the demand matrix already says how many bytes move; give one of them")
     if problem.nbytes is None and sizes is not None:
@@ -58,10 +66,16 @@ def open_problem(topology: str, given: dict[str, Any]) -> Asked:
     return Asked(problem, sweep, loaded.warnings, clock)
 
 
-def _problem(fabric: Topology, given: dict[str, Any]) -> Problem:
+def _problem(fabric: Topology, groups: Sequence[int], given: dict[str, Any]) -> Problem:
+    """The problem of groups of so many ranks, which follow each other in the fabric."""
     name, demand = given["collective"], given["demand"]
+    if given["shares"] is not None:
+        return Problem(fabric, _with_shares(name, groups, given))
     if demand is None:
-        return Problem(fabric, make_collective(name, fabric.n_ranks, root=given["root"]))
+        parts = [make_collective(name, n_ranks, root=given["root"]) for n_ranks in groups]
+        return Problem(fabric, side_by_side(parts) if len(parts) > 1 else parts[0])
+    if len(groups) > 1:
+        raise InputError("--demand is for one group; give --ranks once")
     if name != "alltoallv":
         raise InputError(
             f"--demand is for alltoallv, not for {name}" if name in NAMES else f"collective '{name}' is unknown"
@@ -71,6 +85,50 @@ def _problem(fabric: Topology, given: dict[str, Any]) -> Problem:
     rows = make_demand(demand, fabric.n_ranks) if is_pattern(demand) else read_demand(demand)
     collective, unit = from_demand(rows)
     return Problem(fabric, collective, nbytes=unit * collective.size_chunks)
+
+
+def _with_shares(name: str, groups: Sequence[int], given: dict[str, Any]) -> Collective:
+    if given["root"] is not None or given["demand"] is not None:
+        raise InputError("--shares go with neither --root nor --demand")
+    shares = read_shares(given["shares"])
+    if len(shares) != sum(groups):
+        raise InputError(f"--shares: {len(shares)} shares for {sum(groups)} ranks")
+    counts = whole_shares(shares)
+    starts = [0, *accumulate(groups)]
+    parts = [with_shares(name, counts[start:end]) for start, end in pairwise(starts)]
+    return side_by_side(parts) if len(parts) > 1 else parts[0]
+
+
+def read_shares(text: str) -> list[Fraction]:
+    """Shares written as `3,1,0,2.5`, or in a file of that name (commas or blanks, # for comments).
+
+    >>> read_shares("1,0,1/2")
+    [Fraction(1, 1), Fraction(0, 1), Fraction(1, 2)]
+
+    Raises:
+        InputError: a word is no number, or the file cannot be read.
+    """
+    try:
+        return [parse_number(word) for word in text.split(",")]
+    except ValueError as error:
+        if not Path(text).exists():
+            raise InputError(f"--shares: {error}; expected numbers such as 3,1,0,2, or a file of them") from None
+    return [_share(word, Place(text)) for word in _words(text)]
+
+
+def _words(path: str) -> list[str]:
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", Place(path)) from None
+    return [word for line in lines for word in line.partition("#")[0].replace(",", " ").split()]
+
+
+def _share(word: str, place: Place) -> Fraction:
+    try:
+        return parse_number(word)
+    except ValueError as error:
+        raise InputError(f"{error}; expected a share for each rank", place) from None
 
 
 def content(asked: Asked, given: dict[str, Any]) -> dict[str, Any]:
@@ -94,6 +152,11 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
     target = target_of(given)
     options = key_values(given["options"], "-o", str)
     wanted = given["backend"] is not None or given["directory"] is not None
+    if wanted and given["relay"] and target.load().level == "program":
+        raise UnsupportedError(
+            f"{target.backend} files run on the ranks of the group alone, so no other GPU can forward for them; "
+            "leave out --relay, or take -b json"
+        )
     request = Request(
         asked.problem, given["synthesizer"], options, asked.sizes, target if wanted else None, given["jobs"]
     )

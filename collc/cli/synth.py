@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 @click.option(
     "-c",
     "--collective",
-    help="allgather, reduce_scatter, allreduce, broadcast, reduce, gather, scatter, alltoall or alltoallv.",
+    help="allgather, reduce_scatter, allreduce, broadcast, reduce, gather, scatter, alltoall or alltoallv; "
+    "allgather and reduce_scatter with --shares.",
 )
 @click.option("-s", "--synthesizer", default="auto", show_default=True, help="Who makes it; see --list.")
 @click.option("-o", "options", multiple=True, metavar="KEY=VALUE", help="An option of the synthesizer.")
@@ -36,7 +37,14 @@ if TYPE_CHECKING:
     "expert-skew:0.5 or balanced:, with mean=SIZE per pair.",
 )
 @click.option("--root", type=int, help="Root rank of broadcast, reduce, gather, scatter.")
-@click.option("--ranks", metavar="0,1,4-7", help="Only these ranks of the topology form the group.")
+@click.option("--shares", metavar="W0,W1,...|FILE", help="Allgather, reduce-scatter: the size of each rank's block.")
+@click.option(
+    "--ranks",
+    multiple=True,
+    metavar="0,1,4-7",
+    help="Only these ranks form the group. Given again: one more group, at the same time on the same links.",
+)
+@click.option("--relay", is_flag=True, help="GPUs outside the groups forward for them.")
 @click.option("-b", "--backend", help="executor, rccl, classic, json or plan.  [default with -d: executor]")
 @click.option("-d", "--directory", metavar="DIR|-", help="Where files are written; - for standard output.")
 @click.option("--in-place/--out-of-place", "inplace", default=None, help="Serve one kind of call only.")

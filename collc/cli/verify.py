@@ -125,15 +125,15 @@ def _examine(files: tuple[str, ...], options: Mapping[str, Any]) -> list[FileRep
 
 
 def _request(options: Mapping[str, Any]) -> Request:
-    from collc.ir.collective import NAMES
+    from collc.ir.collective import NAMES, UNEVEN
 
     collective, conditions = options["collective"], options["conditions"]
     if collective and Path(collective).suffix in (".yaml", ".yml"):
         if conditions:
             raise InputError("-c and --conditions both name a file; expected one of them")
         collective, conditions = None, collective
-    if collective and collective not in NAMES:
-        raise InputError(f"collective '{collective}'" + nearest(collective, NAMES))
+    if collective and collective not in (*NAMES, *UNEVEN):
+        raise InputError(f"collective '{collective}'" + nearest(collective, (*NAMES, *UNEVEN)))
     topology = None
     if options["topology"]:
         from collc.topology import open_topology

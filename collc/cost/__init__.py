@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 
-from collc.cost.allreduce import allreduce_rates, rooted_bound
+from collc.cost.allreduce import allreduce_parts, allreduce_rates, rooted_bound
 from collc.cost.cuts import best_cut, common_unit
 from collc.cost.demand import Demand
 from collc.cost.forests import hop_loads, longest_way, route_latencies
@@ -26,6 +26,7 @@ __all__ = [
     "HOP_LATENCY",
     "Rates",
     "algbw",
+    "allreduce_parts",
     "allreduce_rates",
     "bandwidth_time",
     "bound",
@@ -87,7 +88,8 @@ def bus_factor(collective: Collective) -> Fraction:
 
     Source: nccl-tests, doc/PERFORMANCE.md.
     """
-    n = collective.n_ranks
+    # Groups side by side move their data at the same time; the largest counts.
+    n = max(map(len, collective.groups))
     match collective.name:
         case "allreduce":
             return Fraction(2 * (n - 1), n)
@@ -160,11 +162,11 @@ def bound(problem: Problem) -> Bound | None:
     if not demand.moves:
         return None
     best = best_cut(problem.topology, demand)
-    if demand.cuts_are_exact or problem.topology.multicast or problem.topology.reduce:
+    if demand.cuts_are_exact:
         return best
     for prices in candidate_prices(problem.topology):
         found = price_bound(problem.topology, demand, prices)
-        if found.time > best.time:
+        if found is not None and found.time > best.time:
             best = found
     return best
 

@@ -13,13 +13,12 @@ Source: the linear program is our own; ForestColl (arXiv:2402.06787) describes o
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import lru_cache
 
 from collc.cost.demand import Demand
 from collc.cost.rates import Part, Rates, best_rates
 from collc.ir.collective import Collective
-from collc.ir.flow import Bound, Prices
+from collc.ir.flow import Bound
 from collc.ir.topology import Topology
 
 # Ranks up to which the program is solved; seconds of CPU at the limit.
@@ -27,21 +26,30 @@ MOST_RANKS = 256
 
 
 @lru_cache(maxsize=16)
-def allreduce_rates(topology: Topology) -> Rates | None:
-    """The roots' rates and both kinds' shares of the links, sums first; None where they were not found.
+def allreduce_rates(topology: Topology, *, even: bool = False) -> Rates | None:
+    """The roots' rates and the shares of both `allreduce_parts`; None where they were not found.
 
-    A switch that adds (copies) is reached by every tree of sums (copies), like a GPU that has no data.
     The topology must connect all ranks, both ways.
+
+    Args:
+        even: roots' rates are to differ as little as the best total allows, so that trees are lower.
     """
     n = topology.n_ranks
     if not 1 < n <= MOST_RANKS:
         return None
+    return best_rates(topology, allreduce_parts(topology), [1] * n, even=range(n if even else 0))
+
+
+def allreduce_parts(topology: Topology) -> tuple[Part, Part]:
+    """Sums and copies; rank r's rate as a root of both is number r.
+
+    A switch that adds (copies) is reached by every tree of sums (copies), like a GPU that has no data.
+    """
     roots = tuple((gpu, rank, 1) for rank, gpu in enumerate(topology.gpus))
-    parts = (
+    return (
         Part(topology.gpus + topology.reduce, roots, inward=True),
         Part(topology.gpus + topology.multicast, roots),
     )
-    return best_rates(topology, parts, [1] * n)
 
 
 def rooted_bound(topology: Topology, collective: Collective) -> Bound | None:
@@ -53,8 +61,4 @@ def rooted_bound(topology: Topology, collective: Collective) -> Bound | None:
     rates = allreduce_rates(topology)
     if rates is None:
         return None
-    # Prices add up, over bandwidths, to the total: what a byte must pay is one, exactly.
-    price = tuple(
-        (link.src, link.dst, price) for link, price in zip(topology.links, rates.prices, strict=True) if price
-    )
-    return Bound(Fraction(1) / rates.total, Prices(price, rooted=True))
+    return Bound(1 / rates.total, rates.witness(topology))

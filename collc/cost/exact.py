@@ -52,6 +52,11 @@ class ExactProgram:
         self._rows: list[_Row] = []
         self._simplex = Simplex(objective, unit)
 
+    def set_objective(self, objective: Sequence[int]) -> None:
+        """Ask for the most of something else."""
+        self._objective = objective
+        self._simplex.set_objective(objective)
+
     def add_row(self, terms: Terms, high: int, *, equal: bool = False) -> None:
         """Require the sum of coefficient x variable to be at most `high`, or equal to it."""
         self._rows.append(_Row(terms, high, equal))

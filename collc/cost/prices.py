@@ -1,6 +1,7 @@
 """Prices on links: what all transfers must pay at least / what the links can earn in unit time.
 
-Rule of prices: ranks that a free way joins, in either direction, count as one group. A chunk needs at
+Rule of prices: ranks that a free way joins, in either direction, count as one group. Switches that copy
+or add count as ranks, since what they send is their own. A chunk needs at
 least t transfers between groups, and each costs at least the cheapest way between two of them. With
 one group contributing, t = other groups that consume; with one group consuming, t = other groups that
 contribute; with all G groups on both sides, t = 2G - 2 (one-way gossip: Harary & Schwenk, Journal of
@@ -14,7 +15,7 @@ between hosts, or between the devices of an uneven mesh, 2G - 2 times.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Generic, TypeVar
 
@@ -77,17 +78,20 @@ class _Groups(Generic[T]):
         self._above[self.of(one)] = self.of(other)
 
 
-def price_bound(topology: Topology, demand: Demand, prices: LinkPrices) -> Bound:
-    """What those prices prove."""
+def price_bound(topology: Topology, demand: Demand, prices: LinkPrices) -> Bound | None:
+    """What those prices prove; None where that is next to nothing."""
     earned = sum((topology.link[ends].bandwidth * price for ends, price in prices.items()), Fraction(0))
     n = demand.n_ranks
-    distances = [_distances(topology, prices, rank) for rank in range(n)]
-    groups = _Groups(range(n))
+    stops = topology.gpus + tuple(dict.fromkeys(topology.multicast + topology.reduce))
+    distances = [_distances(topology, prices, stops, stop) for stop in stops]
+    groups = _Groups(range(len(stops)))
     for src, heads in enumerate(distances):
         for dst, distance in heads.items():
             if not distance:
                 groups.join(src, dst)
     group = [groups.of(rank) for rank in range(n)]
+    if not {groups.of(stop) for stop in range(n, len(stops))} <= set(group):
+        return None  # a switch between the groups serves many of them by one transfer
     n_groups = len(set(group))
     dear = [distance for heads in distances for distance in heads.values() if distance]
     transfers = sum(slots * (n_groups - 1) for slots in (*demand.spread, *demand.gathered))
@@ -112,10 +116,10 @@ def _n_transfers(before: set[int], after: set[int], n_groups: int) -> int:
     return len(before | after) - 1
 
 
-def _distances(topology: Topology, prices: LinkPrices, rank: int) -> dict[int, int]:
-    """Rank -> least sum of prices on a way there, through anything."""
+def _distances(topology: Topology, prices: LinkPrices, stops: Sequence[str], start: str) -> dict[int, int]:
+    """Place in `stops` -> least sum of prices on a way there from the start, through anything."""
     done: dict[str, int] = {}
-    waiting = [(0, topology.gpus[rank])]
+    waiting = [(0, start)]
     while waiting:
         distance, vertex = heapq.heappop(waiting)
         if vertex in done:
@@ -124,4 +128,4 @@ def _distances(topology: Topology, prices: LinkPrices, rank: int) -> dict[int, i
         for head in topology.successors[vertex]:
             if head not in done:
                 heapq.heappush(waiting, (distance + prices.get((vertex, head), 0), head))
-    return {topology.rank_of[vertex]: distance for vertex, distance in done.items() if vertex in topology.rank_of}
+    return {place: done[vertex] for place, vertex in enumerate(stops) if vertex in done}

@@ -21,6 +21,7 @@ from math import lcm
 
 from collc.cost.cuts import common_unit
 from collc.cost.exact import Corner, ExactProgram
+from collc.ir.flow import Prices
 from collc.ir.topology import Topology
 from collc.solve import FlowNetwork
 
@@ -29,6 +30,7 @@ _PARTS = 1 << 30
 # of which so many may be missing without that the cut counts as violated. The last check is exact.
 _MISSING = 2000
 _ROUNDS = 1000
+_EVEN_ROUNDS = 100
 
 
 @dataclass(frozen=True)
@@ -64,26 +66,39 @@ class Rates:
     shares: tuple[tuple[Fraction, ...], ...]
     prices: tuple[Fraction, ...]
 
+    def witness(self, topology: Topology) -> Prices:
+        """The prices of the links, which add up, over bandwidths, to the total.
+
+        The trees of all roots that one unit of the objective asks for pay one at least.
+        """
+        priced = zip(topology.links, self.prices, strict=True)
+        return Prices(tuple((link.src, link.dst, price) for link, price in priced if price), rooted=True)
+
 
 def best_rates(
     topology: Topology,
     parts: Sequence[Part],
     objective: Sequence[int],
     ties: Sequence[Sequence[tuple[int, int]]] = (),
+    even: Sequence[int] = (),
 ) -> Rates | None:
     """The rates of greatest objective; None where floating point leads to no exact answer.
 
     Args:
         objective: by rate.
         ties: sums of (coefficient, rate) that must be zero.
+        even: rates whose largest is to be as small as the greatest objective allows, where that is found.
+            Many roots make lower trees than few.
     """
-    return _Search(topology, parts, objective, ties).run()
+    search = _Search(topology, parts, objective, ties)
+    best = search.run()
+    return best and (search.run_even(best, even) or best if even else best)
 
 
 class _Search:
     """The program and its cuts. Bandwidths are whole multiples of `unit` [GB/s].
 
-    Variables are the rates, then for each part its share of each link.
+    Variables are the rates, then for each part its share of each link, then the largest of some rates.
     """
 
     def __init__(
@@ -97,7 +112,7 @@ class _Search:
         self.bandwidths = [int(link.bandwidth / self.unit) for link in topology.links]
         self.n_rates, n_links = len(objective), len(self.bandwidths)
         self.n_variables = self.n_rates + len(parts) * n_links
-        self.objective = [*objective, *[0] * (len(parts) * n_links)]
+        self.objective = [*objective, *[0] * (len(parts) * n_links), 0]
         self.program = ExactProgram(self.objective, max(self.bandwidths))
         for link, bandwidth in enumerate(self.bandwidths):
             terms = [(1, self.n_rates + number * n_links + link) for number in range(len(parts))]
@@ -109,8 +124,22 @@ class _Search:
         ]
 
     def run(self) -> Rates | None:
-        inner = self._inner()
-        for _ in range(_ROUNDS):
+        corner = self._corner(self._inner(), _ROUNDS)
+        return corner and self._rates(corner, corner.prices)
+
+    def run_even(self, best: Rates, even: Sequence[int]) -> Rates | None:
+        """Rates as good as the best whose largest is least; None where that takes too long."""
+        total = best.total / self.unit
+        terms = [(gain * total.denominator, variable) for variable, gain in enumerate(self.objective) if gain]
+        self.program.add_row(terms, total.numerator, equal=True)
+        for rate in even:
+            self.program.add_row([(1, rate), (-1, self.n_variables)], 0)
+        self.program.set_objective([0] * self.n_variables + [-1])
+        corner = self._corner(None, _EVEN_ROUNDS)
+        return corner and self._rates(corner, best.prices)
+
+    def _corner(self, inner: list[float] | None, rounds: int) -> Corner | None:
+        for _ in range(rounds):
             outer = self.program.solve()
             if outer is None:
                 return None
@@ -124,7 +153,7 @@ class _Search:
             if corner is None:
                 return None
             if not self._violated_exactly(corner):
-                return self._rates(corner)
+                return corner
         return None
 
     def _inner(self) -> list[float] | None:
@@ -132,7 +161,7 @@ class _Search:
         if not all(part.is_balanced(self.bandwidths) for part in self.parts):
             return None
         share = [bandwidth / len(self.parts) for bandwidth in self.bandwidths]
-        return [*[0.0] * self.n_rates, *share * len(self.parts)]
+        return [*[0.0] * self.n_rates, *share * len(self.parts), 0.0]
 
     def _between(self, inner: list[float], outer: list[float]) -> tuple[list[float], bool]:
         """Look for cuts half way to the corner, then nearer to it, last at it; the best point inside so far."""
@@ -156,7 +185,7 @@ class _Search:
         whole = [int(value * common) for value in corner.values]
         return sum(part.learn(whole, 0) for part in self.parts) > 0
 
-    def _rates(self, corner: Corner) -> Rates:
+    def _rates(self, corner: Corner, prices: Sequence[Fraction]) -> Rates:
         values = [value * self.unit for value in corner.values]
         n_links = len(self.bandwidths)
         starts = range(self.n_rates, self.n_variables, n_links)
@@ -164,7 +193,7 @@ class _Search:
             sum((gain * value for gain, value in zip(self.objective, values, strict=True)), Fraction(0)),
             tuple(values[: self.n_rates]),
             tuple(tuple(values[start : start + n_links]) for start in starts),
-            tuple(corner.prices[:n_links]),
+            tuple(prices[:n_links]),
         )
 
 

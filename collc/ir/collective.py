@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from collc.errors import InputError, nearest
@@ -65,7 +66,7 @@ class Chunk:
     Attributes:
         precondition: rank -> offset of its contribution in its input buffer [slots].
         postcondition: rank -> offset of the value in its output buffer [slots].
-        count: slots it fills, at those offsets and after; 1 but in all-to-all-v.
+        count: slots it fills, at those offsets and after; 1 but where ranks have blocks of their own length.
     """
 
     precondition: Places
@@ -117,6 +118,36 @@ class Collective:
     def size_chunks(self) -> int:
         """Slots that make up the message size: the larger buffer, as nccl-tests counts."""
         return max(self.input_chunks, self.output_chunks)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Ranks that have to do with each other, directly or through others; most often all of them."""
+        above = list(range(self.n_ranks))
+
+        def top(rank: int) -> int:
+            while above[rank] != rank:
+                above[rank] = above[above[rank]]
+                rank = above[rank]
+            return rank
+
+        left, seen = self.n_ranks, set()
+        for chunk in self.chunks:
+            for ranks in (chunk.precondition.ranks, chunk.postcondition.ranks):
+                if ranks in seen or left == 1:
+                    continue
+                seen.add(ranks)
+                for rank in ranks[1:]:
+                    left -= top(rank) != top(ranks[0])
+                    above[top(rank)] = top(ranks[0])
+            first, second = top(chunk.precondition.ranks[0]), top(chunk.postcondition.ranks[0])
+            left -= first != second
+            above[second] = first
+            if left == 1:
+                break
+        members: dict[int, list[int]] = {}
+        for rank in range(self.n_ranks):
+            members.setdefault(top(rank), []).append(rank)
+        return tuple(tuple(ranks) for ranks in members.values())
 
     def called_inplace(self) -> Collective:
         """The same collective called in place."""
@@ -245,6 +276,8 @@ COLLECTIVES: Mapping[str, Callable[[int, int, int], Collective]] = {
 }
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 NAMES = (*COLLECTIVES, "alltoallv")
+# Allgather and reduce-scatter with a share for each rank (`variants`).
+UNEVEN = ("allgatherv", "reduce_scatterv")
 
 
 def make_collective(
@@ -263,7 +296,9 @@ def make_collective(
     if name not in COLLECTIVES:
         if name == "alltoallv":
             raise InputError("alltoallv needs a demand matrix: give --demand FILE")
-        raise InputError(f"collective '{name}'" + nearest(name, NAMES))
+        if name in UNEVEN:
+            raise InputError(f"{name} needs a share for each rank: give --shares 3,1,0,2 or --shares FILE")
+        raise InputError(f"collective '{name}'" + nearest(name, (*NAMES, *UNEVEN)))
     if root is not None and name not in ROOTED:
         raise InputError(f"{name} has no root; only {', '.join(ROOTED)} have")
     if root is not None and not 0 <= root < n_ranks:

@@ -38,10 +38,13 @@ class Prices:
     joins count as one, and what must pass between such groups pays for each passage. So no schedule
     takes less than (sum of what the chunks must pay) / (sum of bandwidth x price) [s/GB].
 
-    A chunk that all ranks contribute to and all consume pays more where every share of it is summed on a
-    tree into one rank and copied out from there on another, as `Tree` says it: the least, over all ranks,
-    of the cheapest tree that leads all others to that rank plus the cheapest that leads from it to all
-    others. `rooted` bounds use that rule.
+    A switch that copies or adds counts as a rank there, since what it sends is its own; if one is in no
+    rank's group, each chunk pays for one passage only.
+
+    A chunk pays more where every share of it is summed on a tree into one rank and copied out from there
+    on another, as `Tree` says it, and no ranks take part but those that contribute or consume: the least,
+    over these ranks, of the cheapest tree that leads all to that rank plus the cheapest that leads from
+    it to all. (With one contributor or consumer, one of the two.) `rooted` bounds use that rule.
 
     Attributes:
         price: (src, dst) -> price per byte, zero where absent.

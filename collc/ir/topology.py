@@ -150,8 +150,11 @@ class Topology:
         """The same fabric with switches that only forward."""
         return replace(self, multicast=(), reduce=()) if self.multicast or self.reduce else self
 
-    def restricted(self, ranks: Sequence[int]) -> Topology:
+    def restricted(self, ranks: Sequence[int], *, relay: bool = False) -> Topology:
         """The fabric as a process group of these ranks has it: the other GPUs and their links are gone.
+
+        Args:
+            relay: the other GPUs are switches instead, which forward.
 
         Raises:
             InputError: a rank does not exist or is named twice.
@@ -167,7 +170,8 @@ class Topology:
         return replace(
             self,
             gpus=tuple(self.gpus[rank] for rank in ranks),
-            links=tuple(link for link in self.links if link.src not in gone and link.dst not in gone),
+            switches=(*self.switches, *(gpu for gpu in self.gpus if gpu in gone)) if relay else self.switches,
+            links=tuple(link for link in self.links if relay or not {link.src, link.dst} & gone),
             hosts=tuple(host for host in hosts if host),
         )
 

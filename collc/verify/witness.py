@@ -100,28 +100,25 @@ def _price_faults(topology: Topology, prices: Prices) -> Iterator[Finding]:
 def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
     """What the chunks must pay for the share of the message they are, and what the fabric can be paid [GB/s].
 
-    A chunk with one contributor and one consumer pays at least the distance between them. Ranks that a
-    free way joins count as one group, whatever its direction; any other chunk pays at least the least
-    distance between two groups for each transfer it needs between groups. Under a bound for schedules of
-    trees, what all contribute to and all consume pays the cheapest pair of trees into a rank and out of it.
+    A chunk with one contributor and one consumer pays at least the distance between them. Ranks, and
+    switches that copy or add, that a free way joins count as one group, whatever its direction; any other
+    chunk pays at least the least distance between two groups for each transfer it needs between groups.
+    Under a bound for schedules of trees, a chunk pays the cheapest tree, or the cheapest pair of trees into
+    a rank and out of it, among the ranks that contribute or consume.
     """
     topology, collective = problem.topology, problem.collective
     unit = math.lcm(*(price.denominator for *_, price in prices.price))
     price_of = {(src, dst): int(price * unit) for src, dst, price in prices.price}
     fares = _Fares(topology, price_of)
-    single = bool(topology.multicast or topology.reduce)
     owed = 0
     for chunk in collective.chunks:
         before, after = chunk.precondition.ranks, chunk.postcondition.ranks
         if len(before) == len(after) == 1:
             pays = fares.between(before[0], after[0]) if before[0] != after[0] else 0
-        elif prices.rooted and not single and len(before) == len(after) == collective.n_ranks:
-            pays = fares.in_and_out
-        elif n_transfers := fares.transfers(before, after):
-            # A switch that copies or adds serves many ranks by one transfer.
-            pays = fares.least * (1 if single else n_transfers)
+        elif prices.rooted and not fares.switches:
+            pays = fares.trees(before, after)
         else:
-            pays = 0
+            pays = fares.least * fares.transfers(before, after)
         owed += pays * chunk.count
     offered = sum((topology.link[hop].bandwidth * price for hop, price in price_of.items()), Fraction())
     return Fraction(owed, unit * collective.size_chunks), offered / unit
@@ -146,16 +143,24 @@ def transfers(before: Collection[int], after: Collection[int], n_groups: int) ->
 
 
 class _Fares:
-    """Least prices between ranks, in whole units; each rank's are found once, when asked for."""
+    """Least prices between ranks, in whole units; each rank's are found once, when asked for.
+
+    Attributes:
+        switches: those that copy or add. What they send is theirs, so they are numbered on after the ranks.
+    """
 
     def __init__(self, topology: Topology, price_of: Mapping[tuple[str, str], int]) -> None:
-        self._topology = topology
+        self._n_ranks = topology.n_ranks
+        self.switches = tuple(dict.fromkeys(topology.multicast + topology.reduce))
+        self._stops = topology.gpus + self.switches
+        self._stop_of = {vertex: stop for stop, vertex in enumerate(self._stops)}
         self._ways = {
             vertex: [(head, price_of.get((vertex, head), 0)) for head in heads]
             for vertex, heads in topology.successors.items()
         }
         self._from: dict[int, dict[int, int]] = {}
         self._ends: dict[Sequence[int], frozenset[int]] = {}
+        self._cheapest: dict[frozenset[int], tuple[dict[int, int], dict[int, int]]] = {}
 
     def between(self, src: int, dst: int) -> int:
         """The least price from one rank to another."""
@@ -167,22 +172,41 @@ class _Fares:
     @cached_property
     def least(self) -> int:
         """The least price between any two groups; ranks of one group that have a dear way count too."""
-        firsts = (next((fare for _, fare in self._walk(rank) if fare), 0) for rank in range(self._topology.n_ranks))
+        firsts = (next((fare for _, fare in self._walk(stop) if fare), 0) for stop in range(len(self._stops)))
         return min((fare for fare in firsts if fare), default=0)
 
-    @cached_property
-    def in_and_out(self) -> int:
-        """The least, over all ranks, of the cheapest tree of all others into it plus the cheapest out of it."""
-        n = self._topology.n_ranks
-        fares = [[self.between(src, dst) for dst in range(n)] for src in range(n)]
-        outward = cheapest_trees(fares)
-        inward = cheapest_trees(list(zip(*fares, strict=True)))
-        return min(map(sum, zip(outward, inward, strict=True)))
+    def trees(self, before: Sequence[int], after: Sequence[int]) -> int:
+        """The least price of trees that join a chunk's contributors and consumers, who alone take part.
+
+        From one contributor to all that consume; to one consumer from all that contribute; where the same
+        ranks do both, into some rank and out of it. Any other chunk pays nothing.
+        """
+        both = frozenset(before) | frozenset(after)
+        if both not in self._cheapest:
+            self._cheapest[both] = self._cheapest_among(both)
+        outward, inward = self._cheapest[both]
+        if len(before) == 1:
+            return outward[before[0]]
+        if len(after) == 1:
+            return inward[after[0]]
+        if len(before) == len(after) == len(both):
+            return min(outward[rank] + inward[rank] for rank in both)
+        return 0
+
+    def _cheapest_among(self, ranks: frozenset[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """The cheapest tree out of each rank, and into it."""
+        order = sorted(ranks)
+        fares = []
+        for src in order:
+            walked = dict(self._walk(src, ranks))
+            fares.append([walked.get(dst, 0) for dst in order])
+        outward, inward = cheapest_trees(fares), cheapest_trees(list(zip(*fares, strict=True)))
+        return dict(zip(order, outward, strict=True)), dict(zip(order, inward, strict=True))
 
     @cached_property
     def _group_of(self) -> tuple[int, ...]:
-        """Rank -> the least rank of its group."""
-        n = self._topology.n_ranks
+        """Rank or switch -> the first of its group."""
+        n = len(self._stops)
         free: list[set[int]] = [set() for _ in range(n)]
         for src in range(n):
             for dst, _ in takewhile(lambda step: step[1] == 0, self._walk(src)):
@@ -203,20 +227,28 @@ class _Fares:
         for ranks in (before, after):
             if ranks not in self._ends:
                 self._ends[ranks] = frozenset(self._group_of[rank] for rank in ranks)
-        return transfers(self._ends[before], self._ends[after], len(set(self._group_of)))
+        found = transfers(self._ends[before], self._ends[after], len(set(self._group_of[: self._n_ranks])))
+        # A switch in no rank's group serves many groups by one transfer.
+        return found if max(self._group_of) < self._n_ranks else min(found, 1)
 
-    def _walk(self, src: int) -> Iterator[tuple[int, int]]:
-        """(rank, least price) of the other ranks, cheapest first (Dijkstra)."""
-        start = self._topology.gpus[src]
-        rank_of = self._topology.rank_of
+    def _walk(self, src: int, among: frozenset[int] | None = None) -> Iterator[tuple[int, int]]:
+        """(rank, least price) of the other ranks and switches, cheapest first (Dijkstra).
+
+        Args:
+            among: ways lead through no other ranks than these.
+        """
+        start = self._stops[src]
         best = {start: 0}
         queue = [(0, start)]
         while queue:
             price, vertex = heapq.heappop(queue)
             if price > best[vertex]:
                 continue
-            if vertex in rank_of and vertex != start:
-                yield rank_of[vertex], price
+            stop = self._stop_of.get(vertex)
+            if stop is not None and vertex != start:
+                yield stop, price
+            if among is not None and stop is not None and stop not in among:
+                continue
             for head, fare in self._ways[vertex]:
                 if price + fare < best.get(head, price + fare + 1):
                     best[head] = price + fare

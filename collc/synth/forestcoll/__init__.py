@@ -10,17 +10,21 @@ roots where that is the best there is, else with shares of their own (`allreduce
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import gcd
 
 from collc import cost
 from collc.errors import InputError
-from collc.ir.collective import Problem, make_collective
+from collc.ir.collective import Collective, Problem
 from collc.ir.flow import FlowSchedule, Forest, Tree
 from collc.ir.topology import Topology
+from collc.ir.variants import with_shares
 from collc.synth.forestcoll.allreduce import uneven_allreduce
 from collc.synth.forestcoll.balance import balance
 from collc.synth.forestcoll.forests import gathered, spread, summed
+from collc.synth.forestcoll.groups import grouped, refusal
 from collc.synth.forestcoll.renew import pack_low
 from collc.synth.forestcoll.scale import scale
 from collc.synth.forestcoll.ways import Way, overlay
@@ -47,11 +51,7 @@ class ForestColl:
 
     def supports(self, problem: Problem) -> str | None:
         """None, or why it does not serve this problem."""
-        n = problem.collective.n_ranks
-        shapes = {(len(chunk.precondition), len(chunk.postcondition)) for chunk in problem.collective.chunks}
-        if n > 1 and shapes not in ({(1, n)}, {(n, 1)}, {(n, n)}):
-            return f"forestcoll spreads or sums over all ranks; {problem.collective.name} does not"
-        return None
+        return refusal(problem.collective)
 
     def run(self, problem: Problem) -> FlowSchedule:
         """Trees at the optimum.
@@ -72,6 +72,8 @@ class ForestColl:
                 for index, chunk in enumerate(problem.collective.chunks)
             )
             return FlowSchedule(problem, trees, Fraction(0))
+        if len(problem.collective.groups) > 1:
+            return grouped(problem, limit)
         notes: tuple[str, ...] = ()
         if all(len(chunk.precondition) == len(chunk.postcondition) > 1 for chunk in problem.collective.chunks):
             if self.trees_per_rank is None and (flow := uneven_allreduce(problem, limit)):
@@ -85,15 +87,16 @@ class ForestColl:
         copies = {chunk.precondition.ranks[0]: index for index, chunk in chunks if len(chunk.precondition) == 1}
         sums = {chunk.postcondition.ranks[0]: index for index, chunk in chunks if len(chunk.postcondition) == 1}
         if copies:
-            return self._down(topology, copies)
+            return self._down(topology, copies, _slots(problem.collective, copies))
         if sums:
-            return gathered(self._down(_turned(topology), sums))
+            return gathered(self._down(_turned(topology), sums, _slots(problem.collective, sums)))
         # Every rank is root of an equal share of each chunk.
         n = problem.collective.n_ranks
-        downs = self._down(topology, dict.fromkeys(range(n), 0))
+        everyone, equal = dict.fromkeys(range(n), 0), [1] * n
+        downs = self._down(topology, everyone, equal)
         if topology.is_symmetric:
             return summed(downs, len(chunks))
-        ups = gathered(self._down(_turned(topology), dict.fromkeys(range(n), 0)))
+        ups = gathered(self._down(_turned(topology), everyone, equal))
         pairs = overlay(
             [Way(tree.root, tree.weight, tree.reduce) for tree in ups],
             [Way(tree.root, tree.weight, tree.broadcast) for tree in downs],
@@ -104,14 +107,17 @@ class ForestColl:
             for up, down in pairs
         )
 
-    def _down(self, topology: Topology, chunk_of: dict[int, int]) -> Forest:
-        """Out-trees from each root to all ranks, by the chunk that it spreads."""
-        n, roots = topology.n_ranks, tuple(chunk_of)
-        spreading = (
-            make_collective("allgather", n) if len(roots) == n else make_collective("broadcast", n, root=roots[0])
-        )
-        instance = balance(scale(Problem(topology, spreading), roots, self.trees_per_rank))
+    def _down(self, topology: Topology, chunk_of: dict[int, int], slots: Sequence[int]) -> Forest:
+        """Out-trees from each root to all ranks, by the chunk that it spreads; `slots` are what each rank has."""
+        instance = balance(scale(Problem(topology, with_shares("allgather", slots)), self.trees_per_rank))
         return spread(instance, pack_low(instance), chunk_of)
+
+
+def _slots(collective: Collective, chunk_of: Mapping[int, int]) -> list[int]:
+    """By rank, the slots of the chunk that has its root there, in the largest unit."""
+    counts = [collective.chunks[chunk_of[rank]].count if rank in chunk_of else 0 for rank in range(collective.n_ranks)]
+    unit = gcd(*counts)
+    return [count // unit for count in counts]
 
 
 def _turned(topology: Topology) -> Topology:

@@ -6,11 +6,12 @@ adds (copies) takes the place of a GPU there: every tree of that half reaches it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import gcd, lcm
 
 from collc import cost
+from collc.cost.rates import Part
 from collc.errors import UnsupportedError
 from collc.ir.collective import Problem, make_collective
 from collc.ir.flow import Bound, FlowSchedule, Tree
@@ -37,7 +38,7 @@ def uneven_allreduce(problem: Problem, limit: Bound) -> FlowSchedule | None:
         if 1 / rates.total >= equal:
             break
         try:
-            trees = _trees(problem, fabric, rates)
+            trees = _trees(problem, fabric, cost.allreduce_rates(fabric, even=True) or rates)
         except UnsupportedError:
             continue
         in_network = bool(fabric.multicast or fabric.reduce)
@@ -65,51 +66,60 @@ def _how(fabric: Topology) -> str:
 
 
 def _trees(problem: Problem, fabric: Topology, found: cost.Rates) -> tuple[Tree, ...]:
-    ups = _ways(fabric.reversed(), fabric.reduce, found.shares[0], found.rates)
-    downs = _ways(fabric, fabric.multicast, found.shares[1], found.rates)
-    pairs = overlay([way.reversed() for way in ups], downs)
+    rates = dict(zip(fabric.gpus, found.rates, strict=True))
+    sums, copies = (
+        pack_share(fabric, part, share, rates)
+        for part, share in zip(cost.allreduce_parts(fabric), found.shares, strict=True)
+    )
     return tuple(
         Tree(index, up.share * found.rates[up.root] / found.total, up.root, reduce=up.routes, broadcast=down.routes)
         for index in range(len(problem.collective.chunks))
-        for up, down in pairs
+        for up, down in overlay(sums, copies)
     )
 
 
-def _ways(
-    topology: Topology, branching: Sequence[str], shares: Sequence[Fraction], rates: Sequence[Fraction]
-) -> list[Way]:
-    """Ways from each root to all ranks."""
-    instance = _instance(topology, branching, shares, rates)
-    return [
-        Way(
-            tree.root,
-            Fraction(tree.copies, instance.trees[tree.root]),
-            routes_of(instance, tree.paths, topology.n_ranks),
-        )
+def pack_share(topology: Topology, part: Part, share: Sequence[Fraction], rates: Mapping[str, Fraction]) -> list[Way]:
+    """Ways from each root to all that a part reaches, or from all to each root, by their places in `part.spanned`.
+
+    Args:
+        share: what the part has of each link [GB/s].
+        rates: of the roots, by vertex [GB/s].
+
+    Raises:
+        UnsupportedError: capacities beyond 64 bits.
+    """
+    fabric = topology.reversed() if part.inward else topology
+    instance = _instance(fabric, part, share, rates)
+    n_gpus = sum(vertex in topology.rank_of for vertex in part.spanned)
+    ways = [
+        Way(tree.root, Fraction(tree.copies, instance.trees[tree.root]), routes_of(instance, tree.paths, n_gpus))
         for tree in pack_low(instance)
     ]
+    return [way.reversed() for way in ways] if part.inward else ways
 
 
-def _instance(
-    topology: Topology, branching: Sequence[str], shares: Sequence[Fraction], rates: Sequence[Fraction]
-) -> Instance:
-    """The packing problem of one half, in the largest unit that all rates and shares are multiples of."""
-    common = lcm(*(value.denominator for value in (*shares, *rates)))
-    whole = [int(value * common) for value in (*shares, *rates)]
-    unit = gcd(*whole)
-    capacities, trees = (
-        [value // unit for value in whole[: len(shares)]],
-        [value // unit for value in whole[len(shares) :]],
-    )
+def _instance(topology: Topology, part: Part, share: Sequence[Fraction], rates: Mapping[str, Fraction]) -> Instance:
+    """The packing problem of a part, in the largest unit that all rates and shares are multiples of."""
+    values = [*share, *(rates.get(vertex, Fraction(0)) for vertex in part.spanned)]
+    common = lcm(*(value.denominator for value in values))
+    unit = gcd(*(int(value * common) for value in values))
+    whole = [int(value * common) // unit for value in values]
+    capacities, trees = whole[: len(share)], whole[len(share) :]
     if sum(capacities) + (len(trees) + 2) * sum(trees) >= CAPACITY_LIMIT // 2:
-        raise UnsupportedError("forestcoll: the best rates for all-reduce need capacities beyond 64 bits")
-    names = (*topology.gpus, *branching, *(name for name in topology.switches if name not in branching))
+        raise UnsupportedError("forestcoll: the best rates need capacities beyond 64 bits")
+    others = (name for name in topology.gpus + topology.switches if name not in part.spanned)
+    names = (*part.spanned, *(name for name in others if name not in part.absent))
     number = {name: vertex for vertex, name in enumerate(names)}
+    links = [
+        (number[link.src], number[link.dst], capacity)
+        for link, capacity in zip(topology.links, capacities, strict=True)
+        if capacity
+    ]
     return Instance(
-        topology.n_ranks + len(branching),
+        len(part.spanned),
         names,
-        tuple(number[link.src] for link in topology.links),
-        tuple(number[link.dst] for link in topology.links),
-        tuple(capacities),
-        (*trees, *[0] * len(branching)),
+        tuple(tail for tail, _, _ in links),
+        tuple(head for _, head, _ in links),
+        tuple(capacity for _, _, capacity in links),
+        tuple(trees),
     )

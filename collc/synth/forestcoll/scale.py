@@ -114,12 +114,12 @@ def _by_end(n_vertices: int, ends: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def scale(problem: Problem, roots: Sequence[int], trees_per_rank: int | None) -> Instance:
+def scale(problem: Problem, trees_per_rank: int | None) -> Instance:
     """The packing problem of a collective that spreads one chunk from each root to all ranks.
 
     Args:
         problem: such a collective; its bound is the optimum.
-        trees_per_rank: k; None takes the least that attains the optimum.
+        trees_per_rank: k, for each slot of a root's chunk; None takes the least that attains the optimum.
 
     Raises:
         InfeasibleError: a rank cannot be reached.
@@ -134,10 +134,12 @@ def scale(problem: Problem, roots: Sequence[int], trees_per_rank: int | None) ->
     # Chunks that cross the optimal cut, per unit of bandwidth that leaves it.
     inverse = best.time * unit * problem.collective.size_chunks
     k = trees_per_rank or inverse.denominator
+    counts = {chunk.precondition.ranks[0]: chunk.count for chunk in problem.collective.chunks}
+    slots = [counts.get(rank, 0) for rank in range(topology.n_ranks)]
     scaled = inverse * k
     if scaled.denominator != 1:
-        scaled = _least_scale(_instance(topology, roots, k, bandwidths), scaled)
-    instance = _instance(topology, roots, k, [int(scaled * bandwidth) for bandwidth in bandwidths])
+        scaled = _least_scale(_instance(topology, slots, k, bandwidths), scaled)
+    instance = _instance(topology, slots, k, [int(scaled * bandwidth) for bandwidth in bandwidths])
     if not instance.fits_compiled:
         raise UnsupportedError(
             f"forestcoll: the exact optimum takes {k} trees per rank, too many for 64-bit capacities; "
@@ -146,10 +148,10 @@ def scale(problem: Problem, roots: Sequence[int], trees_per_rank: int | None) ->
     return instance
 
 
-def _instance(topology: Topology, roots: Sequence[int], k: int, capacities: Sequence[int]) -> Instance:
+def _instance(topology: Topology, slots: Sequence[int], k: int, capacities: Sequence[int]) -> Instance:
     names = topology.gpus + topology.switches
     number = {name: vertex for vertex, name in enumerate(names)}
-    trees = tuple(k if rank in roots else 0 for rank in range(topology.n_ranks))
+    trees = tuple(k * count for count in slots)
     return Instance(
         topology.n_ranks,
         names,
