@@ -15,7 +15,7 @@ from collc.verify.report import FileReport
 T = TypeVar("T")
 
 # `-b` takes the runtimes of the msccl backend by their own names.
-BACKENDS = ("classic", "executor", "json", "plan", "rccl")
+BACKENDS = ("classic", "executor", "json", "plan", "rccl", "route")
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ class Target:
         """The backend."""
         if self.backend in runtimes.names():
             return registry.load("backend", "msccl", runtime=self.backend)
+        if self.backend == "route":
+            return registry.load("backend", "route", layers=self.limits.get("layers"))
         return registry.load("backend", self.backend)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from collc import runtimes
 from collc.errors import InputError, Place
 from collc.runtimes import plans, tuners
-from collc.verify import contents, fast, foreign
+from collc.verify import contents, fast, foreign, route
 from collc.verify.findings import Finding
 from collc.verify.report import FileReport, Request
 from collc.verify.rules import RULES
@@ -27,6 +27,7 @@ _FORMATS: Mapping[str, tuple[str, Callable[[bytes, str, Request], FileReport]]] 
     "msccl-xml": ("an MSCCL XML", contents.examine_xml),
     "collc": ("collc's own", contents.examine_own),
     "alltoall": ("an all-to-all plan", fast.examine),
+    "routes": ("a file of source routes", route.examine),
     "mscclpp": ("an MSCCL++ execution plan", foreign.examine_plan),
     "tuner": ("a tuner table", foreign.examine_table),
 }
@@ -65,7 +66,7 @@ def read(path: str) -> bytes:
 
 
 def detect(raw: bytes) -> str:
-    """The format of a file by its content: msccl-xml, collc, alltoall, mscclpp, tuner or unknown."""
+    """The format of a file by its content: msccl-xml, collc, alltoall, routes, mscclpp, tuner or unknown."""
     if raw.startswith(fast.MAGIC):
         return "alltoall"
     head = raw.lstrip()
@@ -87,8 +88,8 @@ def _detect_json(raw: bytes) -> str:
         return "collc" if b'"collc"' in raw[:4096] else "mscclpp" if b'"gpus"' in raw else "unknown"
     if not isinstance(document, dict):
         return "unknown"
-    if document.get("kind") == fast.KIND:
-        return "alltoall"
+    if document.get("kind") in (fast.KIND, route.KIND):
+        return "alltoall" if document["kind"] == fast.KIND else "routes"
     return "collc" if "collc" in document else "mscclpp" if "gpus" in document else "unknown"
 
 
@@ -115,7 +116,7 @@ def examine_bytes(raw: bytes, path: str, request: Request) -> FileReport:
         known = ", ".join(what for what, _ in _FORMATS.values())
         raise InputError(f"{looks}; expected {known}", Place(path))
     what, examine_as = _FORMATS[found]
-    if wanted not in (None, found) and found not in ("collc", "alltoall"):
+    if wanted not in (None, found) and found not in ("collc", "alltoall", "routes"):
         raise InputError(f"is {what}, not what the runtime '{request.runtime}' reads", Place(path))
     return examine_as(raw, path, request)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from collc.verify.fast_rules import EXCHANGE
 from collc.verify.findings import Finding
 from collc.verify.format_rules import PLAN, TUNER
+from collc.verify.route_rules import ROUTES
 from collc.verify.rule import Rule, error, warning
 
 _PER_RULE = 10  # findings shown of each rule; the rest is counted
@@ -229,7 +230,17 @@ _FILES = {
     "limit-files": error("more files in a directory than the runtime loads", "the runtime refuses them or drops some"),
 }
 
-RULES: Mapping[str, Rule] = {**_PROGRAM, **_MSCCL, **_FLOW, **_SCHEDULE, **_FILES, **PLAN, **TUNER, **EXCHANGE}
+RULES: Mapping[str, Rule] = {
+    **_PROGRAM,
+    **_MSCCL,
+    **_FLOW,
+    **_SCHEDULE,
+    **_FILES,
+    **PLAN,
+    **TUNER,
+    **EXCHANGE,
+    **ROUTES,
+}
 
 
 class Collector:
