@@ -237,7 +237,11 @@ def _allreduce(n: int, k: int, root: int) -> Collective:
 
 
 def _alltoall(n: int, k: int, root: int) -> Collective:
-    chunks = tuple(Chunk(_one(s, d * k + i), _one(d, s * k + i)) for s in range(n) for d in range(n) for i in range(k))
+    # Where a pair's chunk lies before is where the other way's lies after: each place serves twice.
+    place = [[_one(rank, offset) for offset in range(n * k)] for rank in range(n)]
+    chunks = tuple(
+        Chunk(place[s][d * k + i], place[d][s * k + i]) for s in range(n) for d in range(n) for i in range(k)
+    )
     return Collective("alltoall", n, k, n * k, n * k, chunks, (0,) * n)
 
 
