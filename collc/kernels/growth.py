@@ -109,11 +109,12 @@ def begin(tree: Tree, sets: Sets, n_families: int, n_ranks: int, root: int, copi
     now[COPIES], now[LEFT], now[PRICE] = copies, n_ranks - 1, price * _COST
     now[HOPS], now[ARCS] = 0, 0
     tree.path_start[0] = 0
-    for vertex in range(len(tree.depth)):
-        tree.depth[vertex] = -1
-    tree.depth[root] = 0
-    for arc in range(len(sets.blocked)):
-        sets.blocked[arc] = 0
+    depth, blocked = tree.depth, sets.blocked
+    for vertex in range(len(depth)):
+        depth[vertex] = -1
+    depth[root] = 0
+    for arc in range(len(blocked)):
+        blocked[arc] = 0
     for family in range(n_families):
         sets.budget[family] = sets.slack[family] // (copies * sets.share[family])
         sets.shut[family] = 1 if sets.budget[family] <= 0 else 0
@@ -155,17 +156,19 @@ def take(tree: Tree, sets: Sets, n_ranks: int, length: int) -> bool:
 
 def _afford(tree: Tree, length: int) -> bool:
     _pay(tree, length, tree.now[COPIES])
+    slots, capacity, path = tree.slot, tree.capacity, tree.path
     for at in range(length):
-        if tree.capacity[tree.slot[tree.path[at]]] < 0:
+        if capacity[slots[path[at]]] < 0:
             _pay(tree, length, -tree.now[COPIES])
             return False
     return True
 
 
 def _pay(tree: Tree, length: int, copies: int) -> None:
+    slots, capacity, weight, path = tree.slot, tree.capacity, tree.weight, tree.path
     for at in range(length):
-        slot = tree.slot[tree.path[at]]
-        tree.capacity[slot] -= copies * tree.weight[slot]
+        slot = slots[path[at]]
+        capacity[slot] -= copies * weight[slot]
 
 
 def settle(sets: Sets, n_families: int, n_ranks: int, root: int, copies: int, arcs: Ints) -> None:
@@ -175,18 +178,20 @@ def settle(sets: Sets, n_families: int, n_ranks: int, root: int, copies: int, ar
         for one in range(sets.first[family], sets.last[family]):
             outside += 1 - sets.member[one * n_ranks + root]
         sets.slack[family] += copies * sets.share[family] * outside
+    entry_of, next_entry, entered, family_of = sets.entry, sets.next_entry, sets.entered, sets.family
     for arc in arcs:
-        entry = sets.entry[arc]
+        entry = entry_of[arc]
         while entry >= 0:
-            family = sets.family[sets.entered[entry]]
+            family = family_of[entered[entry]]
             sets.slack[family] -= copies * sets.share[family]
-            entry = sets.next_entry[entry]
+            entry = next_entry[entry]
 
 
 def spend(tree: Tree, copies: int, arcs: Ints) -> None:
     """Take a tree's arcs off the capacities; negative copies give them back."""
+    slots, capacity, weight = tree.slot, tree.capacity, tree.weight
     for arc in arcs:
-        tree.capacity[tree.slot[arc]] -= copies * tree.weight[tree.slot[arc]]
+        capacity[slots[arc]] -= copies * weight[slots[arc]]
 
 
 def _refresh(sets: Sets, one: int) -> None:
@@ -198,22 +203,23 @@ def _refresh(sets: Sets, one: int) -> None:
     state = 0
     if sets.shut[sets.family[one]] != 0:
         state = 1 if sets.waiting[one] != 0 else 2
-    old = sets.closed[one]
-    if state == old:
-        return
-    if old == 1:
+    if state != sets.closed[one]:
+        _block(sets, one, sets.closed[one], -1)
+        _block(sets, one, state, 1)
+        sets.closed[one] = state
+
+
+def _block(sets: Sets, one: int, side: int, change: int) -> None:
+    """Close (or open) the arcs out of a set, on side 1, or those into it, on side 2."""
+    blocked = sets.blocked
+    if side == 1:
+        arcs = sets.leave_arcs
         for at in range(sets.leave_start[one], sets.leave_start[one + 1]):
-            sets.blocked[sets.leave_arcs[at]] -= 1
-    elif old == 2:
+            blocked[arcs[at]] += change
+    elif side == 2:
+        arcs = sets.enter_arcs
         for at in range(sets.enter_start[one], sets.enter_start[one + 1]):
-            sets.blocked[sets.enter_arcs[at]] -= 1
-    if state == 1:
-        for at in range(sets.leave_start[one], sets.leave_start[one + 1]):
-            sets.blocked[sets.leave_arcs[at]] += 1
-    elif state == 2:
-        for at in range(sets.enter_start[one], sets.enter_start[one + 1]):
-            sets.blocked[sets.enter_arcs[at]] += 1
-    sets.closed[one] = state
+            blocked[arcs[at]] += change
 
 
 def _charge(tree: Tree, sets: Sets, n_ranks: int, rank: int, length: int) -> bool:
@@ -260,19 +266,20 @@ def _charge(tree: Tree, sets: Sets, n_ranks: int, rank: int, length: int) -> boo
 
 def _grow(tree: Tree, sets: Sets, n_ranks: int) -> None:
     """One search from all that is reached."""
-    for vertex in range(len(tree.depth)):
-        tree.label[vertex] = _UNSEEN
-        tree.via[vertex] = -1
-    tree.now[MENDS] = 0
+    depth, label, via, now = tree.depth, tree.label, tree.via, tree.now
+    for vertex in range(len(depth)):
+        label[vertex] = _UNSEEN
+        via[vertex] = -1
+    now[MENDS] = 0
     queue = [0]
     queue.pop()
     for rank in range(n_ranks):
-        if tree.depth[rank] >= 0:
+        if depth[rank] >= 0:
             _settle(tree, sets, rank, queue)
-    while len(queue) > 0 and tree.now[LEFT] > 0:
+    while len(queue) > 0 and now[LEFT] > 0:
         top = heapq.heappop(queue)
         vertex = top & ((1 << _VERTEX_BITS) - 1)
-        if top >> _VERTEX_BITS != tree.label[vertex] or tree.depth[vertex] >= 0:
+        if top >> _VERTEX_BITS != label[vertex] or depth[vertex] >= 0:
             continue
         length = _path_to(tree, sets, n_ranks, vertex, queue)
         if length == 0:
@@ -299,39 +306,50 @@ def _settle(tree: Tree, sets: Sets, rank: int, queue: list[int]) -> None:
 
 
 def _relax(tree: Tree, sets: Sets, vertex: int, queue: list[int]) -> None:
-    base = tree.label[vertex]
+    # Arrays by name of their own: each look-up in a tuple of arrays costs a compiled kernel two atomic counts.
+    out_arcs, heads, slots, depth, label, via = tree.out_arcs, tree.heads, tree.slot, tree.depth, tree.label, tree.via
+    capacity, weight, blocked = tree.capacity, tree.weight, sets.blocked
+    copies, price, base = tree.now[COPIES], tree.now[PRICE], label[vertex]
     for at in range(tree.out_start[vertex], tree.out_start[vertex + 1]):
-        arc = tree.out_arcs[at]
-        head = tree.heads[arc]
-        if tree.depth[head] < 0 and _is_open(tree, sets, arc):
-            key = base + _cost(tree, arc)
-            if key < tree.label[head]:
-                tree.label[head] = key
-                tree.via[head] = arc
-                heapq.heappush(queue, (key << _VERTEX_BITS) + head)
+        arc = out_arcs[at]
+        head = heads[arc]
+        if depth[head] >= 0 or blocked[arc] != 0:
+            continue
+        slot = slots[arc]
+        room, taken = capacity[slot], weight[slot]
+        if room < copies * taken:
+            continue
+        key = base + min(_MOST_COST, price * taken // room)
+        if key < label[head]:
+            label[head] = key
+            via[head] = arc
+            heapq.heappush(queue, (key << _VERTEX_BITS) + head)
 
 
 def _path_to(tree: Tree, sets: Sets, n_ranks: int, vertex: int, queue: list[int]) -> int:
     """Write the labelled path; its length, or 0 after mending the label of where it no longer holds."""
+    tails, slots, depth, via, path = tree.tails, tree.slot, tree.depth, tree.via, tree.path
+    capacity, weight, blocked = tree.capacity, tree.weight, sets.blocked
+    copies = tree.now[COPIES]
     length = 0
     at = vertex
-    while tree.depth[at] < 0:
-        arc = tree.via[at]
-        if arc < 0 or not _is_open(tree, sets, arc):
+    while depth[at] < 0:
+        arc = via[at]
+        if arc < 0 or blocked[arc] != 0 or capacity[slots[arc]] < copies * weight[slots[arc]]:
             _mend(tree, sets, n_ranks, at, vertex, queue)
             return 0
         for before in range(length):
-            if tree.path[before] == arc:
+            if path[before] == arc:
                 # Mended labels rise, and an older, lower one may then point in a circle.
                 _mend(tree, sets, n_ranks, vertex, vertex, queue)
                 return 0
-        tree.path[length] = arc
+        path[length] = arc
         length += 1
-        at = tree.tails[arc]
+        at = tails[arc]
     for before in range(length // 2):
-        other = tree.path[before]
-        tree.path[before] = tree.path[length - 1 - before]
-        tree.path[length - 1 - before] = other
+        other = path[before]
+        path[before] = path[length - 1 - before]
+        path[length - 1 - before] = other
     return length
 
 

@@ -114,30 +114,32 @@ def _draw(net: Network, sink: int, needed: int) -> int:
 
 def _search(net: Network, sink: int) -> tuple[int, int]:
     """Levels from the sink; how many vertices were seen, and the level of the nearest supply (or -1)."""
-    net.level[sink] = 0
-    net.cursor[sink] = net.start[sink]
-    net.queue[0] = sink
+    level, cursor, queue, start, arcs = net.level, net.cursor, net.queue, net.start, net.arcs
+    tails, heads, slot, capacity, flow = net.tails, net.heads, net.slot, net.capacity, net.flow
+    level[sink] = 0
+    cursor[sink] = start[sink]
+    queue[0] = sink
     n_seen = 1
     at = 0
     target = -1
     while at < n_seen:
-        vertex = net.queue[at]
+        vertex = queue[at]
         at += 1
-        depth = net.level[vertex] + 1
+        depth = level[vertex] + 1
         if target >= 0 and depth > target:
             break
-        for place in range(net.start[vertex], net.start[vertex + 1]):
-            arc = net.arcs[place]
-            if net.heads[arc] == vertex:
-                other = net.tails[arc]
-                room = net.capacity[net.slot[arc]] - net.flow[arc]
+        for place in range(start[vertex], start[vertex + 1]):
+            arc = arcs[place]
+            if heads[arc] == vertex:
+                other = tails[arc]
+                room = capacity[slot[arc]] - flow[arc]
             else:
-                other = net.heads[arc]
-                room = net.flow[arc]
-            if room > 0 and net.level[other] < 0:
-                net.level[other] = depth
-                net.cursor[other] = net.start[other]
-                net.queue[n_seen] = other
+                other = heads[arc]
+                room = flow[arc]
+            if room > 0 and level[other] < 0:
+                level[other] = depth
+                cursor[other] = start[other]
+                queue[n_seen] = other
                 n_seen += 1
                 if net.passed[other] != 0 or net.supply[other] > net.used[other]:
                     target = depth

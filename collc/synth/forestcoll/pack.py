@@ -94,7 +94,7 @@ class _Packer:
         self.tree = self._tree(capacities, weights, compiled)
         self.tree.now[self.kernel.DEPTH_COST] = depth_cost
         self.orbit_of = {rank: orbit for orbit in orbits for rank in orbit}
-        self.roots = [(-self.trees[orbit[0]], orbit[0]) for orbit in orbits]
+        self.roots = [(-self._copies_left(orbit[0]), orbit[0]) for orbit in orbits]
         heapq.heapify(self.roots)
 
     def _tree(self, capacities: Sequence[int], weights: Sequence[int], compiled: bool) -> Any:
@@ -143,19 +143,21 @@ class _Packer:
             batch = 2 * batch if kept == grown > 0 else max(1, kept)
         return True
 
-    def _next_root(self) -> tuple[int, int]:
-        """The rank with most trees left, the first of those, and how many of it one copy of all images takes."""
+    def _copies_left(self, root: int) -> int:
+        """Copies of a tree with all images that the trees left at its root and its like allow."""
+        return self.trees[root] * len(self.orbit_of[root]) // self.group.order
+
+    def _next_root(self) -> int:
+        """The rank with most copies left, the first of those."""
         while True:
             negative, rank = self.roots[0]
-            if -negative == self.trees[rank]:
-                orbit = self.orbit_of[rank]
-                return rank, self.group.order // len(orbit)
-            heapq.heapreplace(self.roots, (-self.trees[rank], rank))
+            if -negative == self._copies_left(rank):
+                return rank
+            heapq.heapreplace(self.roots, (-self._copies_left(rank), rank))
 
     def _next_copies(self, misses: int) -> int:
         """Copies of the next tree; none where its images would take more roots than are left."""
-        root, share = self._next_root()
-        most = self.trees[root] // share
+        most = self._copies_left(self._next_root())
         return max(min(1, most), most >> (misses // _PATIENCE))
 
     def _take_back(self) -> None:
@@ -171,7 +173,7 @@ class _Packer:
 
     def _grow(self, misses: int) -> bool:
         """Add a tree; False where a violated set was learned instead, or symmetry does not go on."""
-        root, _ = self._next_root()
+        root = self._next_root()
         copies = self._next_copies(misses)
         if not copies:
             return False
@@ -223,7 +225,7 @@ class _Packer:
         orbit = self.orbit_of[root]
         for rank in orbit:
             self.trees[rank] += copies * (self.group.order // len(orbit))
-        heapq.heappush(self.roots, (-self.trees[orbit[0]], orbit[0]))
+        heapq.heappush(self.roots, (-self._copies_left(root), orbit[0]))
 
     def _lay(self, root: int) -> None:
         now, kernel = self.tree.now, self.kernel
