@@ -40,7 +40,13 @@ golden: .venv/installed ## rewrite the golden files
 bench: .venv/installed ## run the benchmarks
 	$(BIN)/python -m pytest tests/bench/bench_*.py -s
 
+FUZZ_SECONDS ?= 60
+fuzz: .venv/installed ## run the coverage-guided fuzzer on every reader, FUZZ_SECONDS each
+	$(BIN)/python -m pip install --quiet --editable '.[dev,fuzz]'
+	@set -e; for reader in $$($(BIN)/python tests/fuzz/run.py); do \
+	  $(BIN)/python tests/fuzz/run.py $$reader -max_total_time=$(FUZZ_SECONDS) -verbosity=0; done
+
 clean: ## remove what the targets above made
 	rm -rf .venv out
 
-.PHONY: help install demo test lint check golden bench clean
+.PHONY: help install demo test lint check golden bench fuzz clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 from handmade import direct_allreduce, direct_alltoall, ring_allgather, to_xml
@@ -49,3 +50,15 @@ def edit_step(text: str, rank: int, number: int, step: int, **values: object) ->
         lines[at], n = re.subn(rf'\b{key}="[^"]*"', f'{key}="{value}"', lines[at])
         assert n == 1
     return "\n".join((*lines, ""))
+
+
+_MUTABLE = re.compile(r'\b(srcoff|dstoff|cnt|depid|deps|hasdep|send|recv|chan|type|srcbuf|dstbuf)="([^"]*)"')
+
+
+def damage(text: str, chance: random.Random) -> str:
+    """The text with one value replaced by another that stands somewhere for the same attribute."""
+    found = list(_MUTABLE.finditer(text))
+    match = chance.choice(found)
+    values = [other[2] for other in found if other[1] == match[1] and other[2] != match[2]]
+    value = chance.choice(values) if values else {"hasdep": "1", "depid": "0", "cnt": "2"}.get(match[1], "3")
+    return text[: match.start(2)] + value + text[match.end(2) :]

@@ -39,6 +39,32 @@ def with_step(program: Program, rank: int, number: int, step: int, **fields) -> 
     return edited(program, rank, number, edit)
 
 
+def widened(program: Program, factor: int) -> Program:
+    """The same program with each slot cut into so many, which it moves together."""
+
+    def wide(slot):
+        return slot and replace(slot, offset=slot.offset * factor)
+
+    gpus = tuple(
+        replace(
+            gpu,
+            scratch_chunks=gpu.scratch_chunks * factor,
+            threadblocks=tuple(
+                replace(
+                    block,
+                    instructions=tuple(
+                        replace(step, src=wide(step.src), dst=wide(step.dst), count=step.count * factor)
+                        for step in block.instructions
+                    ),
+                )
+                for block in gpu.threadblocks
+            ),
+        )
+        for gpu in program.gpus
+    )
+    return replace(program, collective=program.collective.refined(factor), gpus=gpus)
+
+
 def in_transfers(program: Program, width: int) -> Program:
     """The same program with instructions of at most `width` chunks each, as large messages run it."""
     gpus = []

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import GOLDEN
 from handmade import (
     all_programs,
     block,
@@ -27,9 +28,10 @@ from handmade import (
     to_xml,
 )
 from interpreter import run
-from msccl_texts import CLASSIC, EXECUTOR, RCCL, RING, SUM, edit_step, errors, line_with, look, put, rules
+from msccl_texts import CLASSIC, EXECUTOR, RCCL, RING, SUM, damage, edit_step, errors, line_with, look, put, rules
 from mutants import judge, mutate
 
+from collc import runtimes
 from collc.ir.collective import make_collective
 from collc.ir.program import Instruction, Op
 from collc.verify.msccl import why_not_served
@@ -62,14 +64,46 @@ def test_published_files_run_right(path):
     assert run(served, 2, 8).is_right
 
 
-@pytest.mark.skipif(not PUBLISHED, reason="the published files are not here")
-def test_verdicts_on_mutants_of_published_programs_agree_with_the_interpreter():
-    n_mutants = int(os.environ.get("COLLC_MUTANTS", "30"))
+# Real files: published ones where they are here, and our own. COLLC_MUTANTS=5000 takes some minutes.
+OWN = sorted((GOLDEN / "msccl").glob("*.xml"))
+REAL = [*OWN, *(path for path in PUBLISHED if path.parent.name != "ndv5" and path.stat().st_size < 200_000)]
+N_MUTANTS = int(os.environ.get("COLLC_MUTANTS", "60"))
+
+
+def real(path):
+    """A file, and the report on it by the rules of the runtime it is for."""
+    text = path.read_text()
+    runtime = runtimes.load(path.name.partition("-")[0]) if path in OWN else EXECUTOR
+    return text, runtime, look(text, runtime)
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_our_own_files_run_right(path):
+    _, _, report = real(path)
+    assert errors(report) == set()
+    for served in report.file.programs:
+        assert all(run(served, seed, report.fifo_depth_needed).is_right for seed in range(3))
+
+
+def test_verdicts_on_mutants_of_real_programs_agree_with_the_interpreter():
     chance = random.Random(20250102)
-    reports = [look(path.read_bytes()) for path in PUBLISHED if path.parent.name != "ndv5"]
-    programs = [served for report in reports for served in report.file.programs]
-    verdicts = Counter(judge(mutate(chance.choice(programs), chance), 3) for _ in range(n_mutants))
+    programs = [served for path in REAL for served in real(path)[2].file.programs]
+    verdicts = Counter(judge(mutate(chance.choice(programs), chance), 3) for _ in range(N_MUTANTS))
     assert len(verdicts) == 3, verdicts
+
+
+def test_faults_in_real_files_are_caught_or_harmless():
+    chance = random.Random(20250103)
+    texts = [real(path)[:2] for path in REAL]
+    verdicts = {True: 0, False: 0}
+    for _ in range(N_MUTANTS):
+        text, runtime = chance.choice(texts)
+        report = look(damage(text, chance), runtime, fifo_depth=64)
+        is_clean = not errors(report)
+        verdicts[is_clean] += 1
+        for seed in range(3) if is_clean else ():
+            assert all(run(served, seed, report.fifo_depth_needed).is_right for served in report.file.programs)
+    assert min(verdicts.values()) > 0, verdicts
 
 
 @pytest.mark.skipif(not PUBLISHED, reason="the published files are not here")

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from handmade import (
     all_programs,
+    allpairs_allreduce,
     block,
     copy,
     direct_allreduce,
@@ -28,11 +29,11 @@ from handmade import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interpreter import run
-from mutants import changed, edited, judge, mutate, with_step
+from mutants import changed, edited, judge, mutate, widened, with_step
 
 from collc.ir.collective import Chunk, Collective, Places, alltoallv, make_collective
 from collc.ir.program import Gpu, Instruction, Op, Program, Threadblock
-from collc.verify.program import examine
+from collc.verify.program import examine, examine_calls
 from collc.verify.rules import RULES
 
 PROGRAMS = all_programs()
@@ -288,6 +289,63 @@ def test_verdicts_on_mutants_agree_with_the_interpreter():
 @given(st.sampled_from(sorted(PROGRAMS)), st.integers(0, 2**32))
 def test_any_mutant_is_judged_like_the_interpreter_does(name, seed):
     judge(mutate(PROGRAMS[name], random.Random(seed)), 4)
+
+
+WIDE = {name: widened(made, 3) for name, made in PROGRAMS.items()} | {"all pairs": allpairs_allreduce(3, 2, 5)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(sorted(WIDE)), st.integers(0, 2**32))
+def test_programs_that_move_many_chunks_are_judged_like_the_interpreter_does(name, seed):
+    judge(mutate(WIDE[name], random.Random(seed)), 4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(WIDE)), st.integers(0, 2**32))
+def test_slots_that_move_together_stand_for_each(name, seed):
+    mutant = mutate(WIDE[name], random.Random(seed)) if seed % 8 else WIDE[name]
+    together = examine(mutant)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("collc.verify.memory.cuts", lambda graph, overlay: None)
+        alone = examine(mutant)
+    assert rules(together) == rules(alone)
+    assert together.fifo_depth_needed == alone.fifo_depth_needed
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted({**PROGRAMS, **WIDE})), st.booleans(), st.integers(0, 2**32))
+def test_both_kinds_of_call_together_are_judged_as_each_alone(name, is_wide, seed):
+    made = (WIDE if is_wide else {**WIDE, **PROGRAMS})[name]
+    mutant = mutate(made, random.Random(seed)) if seed % 4 else made
+    calls = tuple(replace(mutant, collective=replace(mutant.collective, inplace=kind)) for kind in (False, True))
+    assert [report.findings for report in examine_calls(calls)] == [examine(call).findings for call in calls]
+
+
+def test_a_copy_that_is_none_in_place_still_races_out_of_place():
+    steps = [copy(i(0), o(0)), copy(o(0), s(0), after=())]
+    made = program(
+        make_collective("allreduce", 1, 1),
+        lambda _: [block(None, None, step) for step in steps],
+        scratch=1,
+    )
+    calls = (made, replace(made, collective=made.collective.called_inplace()))
+    assert [rules(report) for report in examine_calls(calls)] == [{"race"}, set()]
+
+
+def test_reading_an_overwritten_input_is_found_in_place_only():
+    # Rank r sends its input on after the sum is in its output; in place that is no longer the input.
+    def blocks(rank):
+        other = 1 - rank
+        first = [send(i(0)), recv(s(0)), copy(i(0), o(0)), reduce(s(0), o(0))]
+        again = [send(i(0)), recv(s(1)), copy(s(0), o(0)), reduce(i(0), o(0))]
+        return [block(other, other, *first, *again)]
+
+    made = program(make_collective("allreduce", 2, 1), blocks, scratch=2)
+    calls = (made, replace(made, collective=made.collective.called_inplace()))
+    outside, inside = examine_calls(calls)
+    assert outside.findings == ()
+    assert rules(inside) == {"double-contribution", "missing-contribution"}
+    assert inside.findings == examine(calls[1]).findings
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,7 +8,6 @@ beside everything in between; the farthest such pair says how many places there 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from collc.verify.graph import Connection, Graph
@@ -113,10 +112,9 @@ class Liveness:
         depth, deepest = self.available, 1
         needs = [min(1, len(one.sends)) for one in self.graph.connections]
         if not self.trusts_nothing:
-            deepest = Run(self.graph, width).depth
+            deepest = self.large if width == self.narrowest else Run(self.graph, width).depth
             if deepest > 1:
-                run = Run(self.graph, width, depth=max(deepest, depth or 1), traced=True)
-                needs = list(_needs(run, deepest))
+                needs = _needs(self.graph, width, deepest, max(deepest, depth or 1))
         slack = [None if depth is None else depth - need for need in needs]
         found = sorted(map(Depth, self.graph.connections, needs, slack), key=lambda one: -one.needed)
         return Depths(width, deepest, None if depth is None else depth - deepest, tuple(found))
@@ -161,13 +159,12 @@ def hang(graph: Graph, width: int, depth: int) -> tuple[int, str]:
     return story(Run(graph, width, limit=depth))
 
 
-def _needs(run: Run, deepest: int) -> Iterator[int]:
-    """Per connection the depth it needs, the others having that of the run; `deepest` where finding it takes long."""
-    graph = run.graph
-    totals = [sum([run.transfers(send) for send in one.sends]) for one in graph.connections]
-    if sum(totals) ** 2 // 8 * 2 > _MAX_WORK:
-        yield from (min(total, deepest) for total in totals)
-        return
+def _needs(graph: Graph, width: int, deepest: int, depth: int) -> list[int]:
+    """Per connection the least depth, the others having `depth`; `deepest` at most where finding it takes long."""
+    totals = [sum([-(-graph.instructions[send].count // width) for send in one.sends]) for one in graph.connections]
+    if sum(totals) ** 2 // 4 > _MAX_WORK:
+        return [min(total, deepest) for total in totals]
+    run = Run(graph, width, depth=depth, traced=True)
     first = [0]  # connection -> the bit of its first transfer
     for total in totals:
         first.append(first[-1] + total)
@@ -200,4 +197,4 @@ def _needs(run: Run, deepest: int) -> Iterator[int]:
         before[block] = known
         if number in awaited:
             ended[number] = known
-    yield from needs
+    return needs

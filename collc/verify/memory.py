@@ -44,12 +44,17 @@ class Memory:
         moves: places that all instructions touch, each counted as often as it is.
     """
 
-    def __init__(self, graph: Graph, overlay: Overlay, found: Sequence[int] | None, *, inplace: bool) -> None:
+    def __init__(
+        self, graph: Graph, overlay: Overlay, found: Sequence[int] | None, *, inplace: bool, both: bool = False
+    ) -> None:
         """Lay out the buffers of a kind of call.
 
         Args:
             overlay, found: as `stretches` gives them, for both kinds of call alike.
+            both: in place, but copies onto themselves touch what they would out of place: whatever two
+                instructions both touch in a call of either kind, they both touch here.
         """
+        self._both = both
         self._views: dict[Buffer, list[_View]] = {buffer: [] for buffer in Buffer}
         self._alias: list[int] = []
         self.inputs: list[range] = []
@@ -86,7 +91,7 @@ class Memory:
             source = self._views[src.buffer][rank].places(src.offset, instruction.count)
         if op.writes_dst and dst is not None:
             target = self._views[dst.buffer][rank].places(dst.offset, instruction.count)
-            if source == target and not op.receives and not op.reads_dst:
+            if source == target and not (op.receives or op.reads_dst or self._both):
                 return _NOTHING
         return source, target
 

@@ -5,8 +5,8 @@ every order; one legal run then stands for all. The checks build on one another,
 where the ones before it found nothing that would make it meaningless.
 
 A file often serves calls in place and out of place by the same instructions. They share everything but
-memory: no race in place, where buffers overlap, means none out of place, and a program that is right
-out of place is right in place if it never reads an input that its own output has overwritten.
+memory: what does not race where buffers overlap and every copy counts races in neither, and a program
+that is right out of place is right in place if it never reads an input that its output has overwritten.
 """
 
 from __future__ import annotations
@@ -118,8 +118,9 @@ class _Calls:
         return Memory(self._graph, *self._layout, inplace=False)
 
     @cached_property
-    def _is_free_of_races_in_place(self) -> bool:
-        return not races.check(self._graph, self._in_place, self._order, Collector())
+    def _never_races(self) -> bool:
+        both = Memory(self._graph, *self._layout, inplace=True, both=True)
+        return not races.check(self._graph, both, self._order, Collector())
 
     def check(self, found: Collector, *, inplace: bool, together: bool) -> None:
         """Check a kind of call; out of place first where there are both."""
@@ -130,7 +131,7 @@ class _Calls:
         if memory.moves > most:
             found.add("not-judged", f"the instructions move {memory.moves} chunks in all; up to {most} are checked")
             return
-        has_no_race = together and not inplace and self._is_free_of_races_in_place
+        has_no_race = together and not inplace and self._never_races
         if not has_no_race and races.check(self._graph, memory, self._order, found):
             return
         is_clean, holds_in_place = values.check(self._graph, memory, self._order, found, inplace=inplace)
