@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -69,7 +68,10 @@ def best_time(n: int) -> Fraction:
     return Fraction(n - 1, n)
 
 
-@lru_cache(maxsize=4096)
+# Digest of a graph -> its cost. Costs are small; the graphs, with their distances, are not kept.
+_KNOWN: dict[bytes, Cost] = {}
+
+
 def eager_cost(graph: Graph) -> Cost:
     """Steps and loads of the breadth-first broadcast, exactly.
 
@@ -79,6 +81,12 @@ def eager_cost(graph: Graph) -> Cost:
         InfeasibleError: some vertex cannot be reached from some other.
         InputError: too many vertices, and no symmetry that makes them few.
     """
+    if graph.digest not in _KNOWN:
+        _KNOWN[graph.digest] = _cost(graph)
+    return _KNOWN[graph.digest]
+
+
+def _cost(graph: Graph) -> Cost:
     if graph.n > MOST_VERTICES and not graph.is_symmetric:
         raise InputError(f"{graph.name}: {graph.n} vertices that do not look alike; expected {MOST_VERTICES} at most")
     loads: dict[int, Fraction] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -93,6 +94,16 @@ class Graph:
         import numpy
 
         return numpy.array(self.transpose.heads, dtype=numpy.int32)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A short key of the links and the symmetries."""
+        import numpy
+
+        content = hashlib.sha256(repr((self.n, self.degree)).encode())
+        for rows in (self.heads, self.symmetries):
+            content.update(numpy.array(rows, dtype=numpy.int32).tobytes())
+        return content.digest()
 
     def renamed(self, name: str, recipe: str) -> Graph:
         """The same graph under another name."""

@@ -171,7 +171,7 @@ def _smallest_pair(n: int) -> tuple[int, int]:
     """{k, k+1} with the least k for which (2k + 1)^2 >= 2n - 1.
 
     >>> _smallest_pair(16), _smallest_pair(1024)
-    ((3, 4), (22, 23))
+    ((3, 4), (23, 24))
     """
     k = isqrt(2 * n - 2) // 2
     while (2 * k + 1) ** 2 < 2 * n - 1:
