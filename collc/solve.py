@@ -200,15 +200,18 @@ class LinearAnswer(NamedTuple):
 Method = Literal["simplex", "ipm", "pdlp"]
 
 
-def linear_program(program: LinearProgram, method: Method, *, accuracy: float = 1e-9) -> LinearAnswer:
+def linear_program(
+    program: LinearProgram, method: Method, *, accuracy: float = 1e-9, seconds: float | None = None
+) -> LinearAnswer:
     """An optimal solution: at a corner by simplex, inside by the interior points (no crossover) or PDLP.
 
     Args:
         accuracy: relative gap at which the two others stop.
+        seconds: of wall time, where there is a limit.
 
     Raises:
         InfeasibleError: there is no solution.
-        BudgetError: the method came to no answer.
+        BudgetError: the method came to no answer, or not in time.
     """
     import highspy
     import numpy
@@ -226,6 +229,7 @@ def linear_program(program: LinearProgram, method: Method, *, accuracy: float = 
         ("run_crossover", "off"),
         ("ipm_optimality_tolerance", accuracy),
         ("pdlp_optimality_tolerance", accuracy),
+        ("time_limit", float("inf") if seconds is None else seconds),
     ):
         solver.setOptionValue(key, value)
     lp = highspy.HighsLp()
@@ -242,7 +246,7 @@ def linear_program(program: LinearProgram, method: Method, *, accuracy: float = 
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
         raise InfeasibleError("the linear program has no solution")
     found = solver.getSolution()
-    if not found.value_valid or not found.dual_valid:
+    if status == highspy.HighsModelStatus.kTimeLimit or not (found.value_valid and found.dual_valid):
         raise BudgetError(f"{method} came to no answer: {solver.modelStatusToString(status)}")
     return LinearAnswer(numpy.array(found.col_value), numpy.array(found.row_dual))
 

@@ -15,7 +15,7 @@ from strategies import fabrics as random_fabrics
 from collc import cost, registry, verify
 from collc.design.families import build
 from collc.design.wiring import topology_of
-from collc.errors import InfeasibleError
+from collc.errors import BudgetError, InfeasibleError
 from collc.ir.collective import Problem, alltoallv, make_collective
 from collc.ir.flow import OPTIMAL_WITHIN, FlowSchedule, Prices
 from collc.ir.topology import Topology
@@ -297,8 +297,6 @@ def test_descent_ends_near_the_optimum_with_few_parts(topology):
 
 def test_descent_can_be_stopped_at_any_step(monkeypatch):
     """A deadline ends the search with what there is."""
-    from collc.errors import BudgetError
-
     problem = alltoall(design("genkautz", degree="4", n="40"))
     swept = descent.Descent._sweep
 
@@ -312,6 +310,29 @@ def test_descent_can_be_stopped_at_any_step(monkeypatch):
     verify.check(flow)
     assert not flow.is_optimal
     assert flow.time < flow.bound.time * Fraction(12, 10)
+
+
+def test_a_deadline_too_near_for_the_linear_program_leaves_descent(monkeypatch):
+    """And that ends while there is time to finish; the answer is bounded, with its gap."""
+    problem = alltoall(design("genkautz", degree="4", n="48"))
+    monkeypatch.setattr(descent, "time_left", lambda: 0.01)
+    flow = Mcf().run(problem)
+    verify.check(flow)
+    assert not flow.is_optimal
+    assert flow.time < flow.bound.time * Fraction(16, 10)
+    with pytest.raises(BudgetError):
+        Mcf(method="ipm").run(problem)
+
+
+def test_the_time_left_is_that_of_the_alarm():
+    import signal
+
+    assert descent.time_left() is None
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    try:
+        assert 900 < descent.time_left() <= 1000
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @pytest.mark.parametrize("few", [0, 100])

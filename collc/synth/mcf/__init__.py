@@ -65,23 +65,32 @@ class Mcf:
         translations = symmetry.find(network)
         n_sources = 1 if translations else int(network.demand.any(axis=1).sum())
         if self.method == "descent" or (self.method == "auto" and n_sources * network.n_links > _MOST_FLOWS):
-            translations = None
-            found = descent.solve(network, float(self.within))
-            bound = prices.certify(network, found.prices)
-            scale = max(1, _PARTS // int(network.demand.max()))
-            flows = children.round_off(network, found, scale)
-        else:
+            return self._by_descent(problem, network)
+        try:
             found, bound = self._by_program(network, translations)
-            flows, scale = _whole(network, found, translations, bound)
+        except BudgetError:
+            if self.method != "auto":
+                raise
+            return self._by_descent(problem, network)
+        flows, scale = _whole(network, found, translations, bound)
         ways = extract.ways_of(network, found.sources, flows, scale, translations)
         return extract.schedule(problem, network, ways, scale, bound)
+
+    def _by_descent(self, problem: Problem, network: Network) -> FlowSchedule:
+        found = descent.solve(network, float(self.within))
+        scale = max(1, _PARTS // int(network.demand.max()))
+        flows = children.round_off(network, found, scale)
+        ways = extract.ways_of(network, found.sources, flows, scale)
+        return extract.schedule(problem, network, ways, scale, prices.certify(network, found.prices))
 
     def _by_program(self, network: Network, translations: Translations | None) -> tuple[Fractional, Bound | None]:
         program = master.Master(network, translations)
         method = self.method
         if method == "auto" or method == "descent":
             method = "simplex" if program.is_small else "ipm"
-        found = program.solve(method)
+        # Solvers do not hear a deadline; half of the time is left for descent.
+        left = descent.time_left()
+        found = program.solve(method, None if left is None else left / 2)
         bound = prices.certify(network, found.prices, alike=translations is not None)
         if method == "simplex" and bound is not None:
             found = program.shortened(found, float(bound.time * network.unit * network.size))

@@ -9,8 +9,11 @@ Source: block-coordinate Frank-Wolfe on the exponential penalty of Shahrokhi & M
 
 from __future__ import annotations
 
+import math
+import signal
 from collections.abc import Iterator
 from itertools import count
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from collc.errors import BudgetError, InfeasibleError
@@ -43,13 +46,22 @@ def solve(network: Network, within: float) -> Fractional:
         InfeasibleError: some rank cannot be reached.
     """
     search = Descent(network)
+    start = monotonic()
     try:
-        for gap in search.rounds():
-            if gap <= within:
+        for gap in search.sweeps():
+            left = time_left()
+            # Rounding, extracting and checking the ways takes up to as long again.
+            if gap <= within or (left is not None and left < monotonic() - start):
                 break
     except BudgetError:
         pass
     return search.found
+
+
+def time_left() -> float | None:
+    """Seconds to the deadline that the command line set for this process; None without one."""
+    left = signal.getitimer(signal.ITIMER_REAL)[0] if hasattr(signal, "getitimer") else 0.0
+    return left or None
 
 
 class Descent:
@@ -72,19 +84,21 @@ class Descent:
         self._best = self._bound(flat)
         self._total = numpy.zeros_like(flat)
 
-    def rounds(self) -> Iterator[float]:
-        """The gap after each round."""
-        sharpness = _SHARPNESS
+    def sweeps(self) -> Iterator[float]:
+        """The gap after each sweep, as of the last whole round."""
+        sharpness, gap = _SHARPNESS, math.inf
         for _ in range(_ROUNDS):
             for _ in range(_SWEEPS):
                 self._sweep(sharpness)
+                yield gap
             loads = self.found.flows.sum(axis=0) / self._widths
             for prices in (self._total, _prices(loads, self._widths, sharpness)):
                 if (bound := self._bound(prices)) > self._best:
                     self._best = bound
                     self.found = Fractional(self.found.sources, self.found.flows, prices.copy())
             self._total *= _MEMORY
-            yield float(loads.max() / self._best - 1)
+            gap = float(loads.max() / self._best - 1)
+            yield gap
             sharpness *= 2
 
     def _sweep(self, sharpness: float) -> None:

@@ -65,14 +65,14 @@ class Master:
         """Whether simplex is quicker than the interior points."""
         return len(self._program.values) <= _SIMPLEX
 
-    def solve(self, method: Method) -> Fractional:
+    def solve(self, method: Method, seconds: float | None = None) -> Fractional:
         """An optimal flow with its prices.
 
         Raises:
             InfeasibleError: some rank cannot be reached.
-            BudgetError: the solver came to no answer.
+            BudgetError: the solver came to no answer, or not in so many seconds.
         """
-        answer = linear_program(self._program, method)
+        answer = linear_program(self._program, method, seconds=seconds)
         prices = (-answer.prices[len(self.sources) * self._network.n_vertices :]).clip(0)
         return Fractional(self.sources, self._flows(answer), prices[self._group_of] * self._times)
 
