@@ -113,6 +113,32 @@ def test_machines_reach_their_fluid_optimum(topology, algbw):
     assert 1 / flow.time == Fraction(algbw)
 
 
+def host_forwards(graph: str, host: int) -> Topology:
+    """The host passes on what is in transit, over what it and its NIC exchange: in -> GPU -> out."""
+    plain = design("torus", dims=graph)
+    links = [(f"out{link.src}", f"in{link.dst}", link.bandwidth) for link in plain.links]
+    for gpu in plain.gpus:
+        links += [(gpu, f"out{gpu}", host), (f"in{gpu}", gpu, host)]
+    switches = [f"{side}{gpu}" for gpu in plain.gpus for side in ("in", "out")]
+    return fabrics.fabric("host", plain.n_ranks, links, switches)
+
+
+@pytest.mark.parametrize("host", [2, 3, 6])
+def test_a_host_bottleneck_in_both_fabrics(shared, host):
+    """Hosts that forward pay for what passes through; NICs that forward do not."""
+    rows = json.loads((shared / "reference" / "directconnect.json").read_text())["host_bottleneck"]
+    (row,) = [row for row in rows if row["host_cap_in_links"] == host and row["name"] == "Torus(3x3x3)"]
+    nic = topology_of(build("torus", {"dims": "3x3x3"}), Fraction(1), Fraction(0), Fraction(host))
+    for topology, rate in (
+        (host_forwards("3x3x3", host), row["F_store_and_forward"]),
+        (nic, row["F_nic_forwarding"]),
+    ):
+        problem = alltoall(topology)
+        flow = Mcf().run(problem)
+        assert_certified(flow)
+        assert float(pair_rate(problem, flow.time)) == pytest.approx(rate, rel=1e-6)
+
+
 # --- brute force ---------------------------------------------------------------------------------
 
 
