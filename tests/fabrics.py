@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from collc.ir.topology import Link, Topology
@@ -156,6 +157,11 @@ def hetero3() -> Topology:
     return fabric("hetero3", 14, links, ["boxA", "boxC", "top"], hosts)
 
 
+def half_box() -> Topology:
+    """Eight GPUs on one NVSwitch, the first with half of its links."""
+    return fabric("half-box", 8, [p for i in range(8) for p in both(f"g{i}", "s", 300 if i else 150)], ["s"])
+
+
 def two_levels() -> Topology:
     """Four leaves of two GPUs, two spines; half the bandwidth above the leaves."""
     links: list[Pair] = []
@@ -169,3 +175,13 @@ def two_levels() -> Topology:
 
 def single() -> Topology:
     return fabric("single", 1, [])
+
+
+def branching(topology: Topology, *switches: str) -> Topology:
+    """The same fabric with switches that add and copy."""
+    return replace(topology, multicast=switches, reduce=switches)
+
+
+def without_cable(topology: Topology, a: str, b: str) -> Topology:
+    """The same fabric without the links between two vertices."""
+    return replace(topology, links=tuple(link for link in topology.links if {link.src, link.dst} != {a, b}))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
 
-from collc.cost.allreduce import allreduce_parts, allreduce_rates, rooted_bound
+from collc.cost.allreduce import MOST_RANKS, allreduce_parts, allreduce_rates, rooted_bound
 from collc.cost.cuts import best_cut, common_unit
 from collc.cost.demand import Demand
 from collc.cost.forests import hop_loads, longest_way, route_latencies
@@ -24,6 +24,7 @@ from collc.ir.topology import Route, Topology
 
 __all__ = [
     "HOP_LATENCY",
+    "MOST_RANKS",
     "Rates",
     "algbw",
     "allreduce_parts",

@@ -11,14 +11,15 @@ roots where that is the best there is, else with shares of their own (`allreduce
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
 from collc import cost
-from collc.errors import InputError
+from collc.errors import InputError, UnsupportedError
 from collc.ir.collective import Collective, Problem
-from collc.ir.flow import FlowSchedule, Forest, Tree
+from collc.ir.flow import Bound, FlowSchedule, Forest, Tree
 from collc.ir.topology import Topology
 from collc.ir.variants import with_shares
 from collc.synth.forestcoll.allreduce import uneven_allreduce
@@ -74,13 +75,25 @@ class ForestColl:
             return FlowSchedule(problem, trees, Fraction(0))
         if len(problem.collective.groups) > 1:
             return grouped(problem, limit)
-        notes: tuple[str, ...] = ()
-        if all(len(chunk.precondition) == len(chunk.postcondition) > 1 for chunk in problem.collective.chunks):
-            if self.trees_per_rank is None and (flow := uneven_allreduce(problem, limit)):
-                return flow
-            notes = (_COMPOSED,)
+        try:
+            return self._of_one_group(problem, limit)
+        except UnsupportedError:
+            # Switches that cannot be balanced at the rate of the best cut can be at a lower one.
+            if self.trees_per_rank is not None or problem.topology.n_ranks > cost.MOST_RANKS:
+                raise
+            with suppress(UnsupportedError):
+                return grouped(problem, limit)
+            raise
+
+    def _of_one_group(self, problem: Problem, limit: Bound) -> FlowSchedule:
         found = self._trees(problem)
-        return FlowSchedule(problem, found, cost.bandwidth_time(problem, found), limit, notes)
+        flow = FlowSchedule(problem, found, cost.bandwidth_time(problem, found), limit)
+        if not all(len(chunk.precondition) == len(chunk.postcondition) > 1 for chunk in problem.collective.chunks):
+            return flow
+        equal = replace(flow, notes=(_COMPOSED,))
+        # Halves whose busiest links differ may be optimal together though neither looks like it.
+        better = None if equal.is_optimal or self.trees_per_rank is not None else uneven_allreduce(equal)
+        return better or equal
 
     def _trees(self, problem: Problem) -> tuple[Tree, ...] | Forest:
         topology, chunks = problem.topology, tuple(enumerate(problem.collective.chunks))

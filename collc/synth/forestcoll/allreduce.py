@@ -7,14 +7,15 @@ adds (copies) takes the place of a GPU there: every tree of that half reaches it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
 from collc import cost
 from collc.cost.rates import Part
 from collc.errors import UnsupportedError
-from collc.ir.collective import Problem, make_collective
-from collc.ir.flow import Bound, FlowSchedule, Tree
+from collc.ir.collective import Problem
+from collc.ir.flow import FlowSchedule, Tree
 from collc.ir.topology import Topology
 from collc.solve import CAPACITY_LIMIT
 from collc.synth.forestcoll.renew import pack_low
@@ -23,19 +24,16 @@ from collc.synth.forestcoll.ways import Way, overlay, routes_of
 from collc.units import format_rate
 
 
-def uneven_allreduce(problem: Problem, limit: Bound) -> FlowSchedule | None:
-    """The all-reduce at the best rates; None where equal shares for all roots are as fast, or there are no rates.
+def uneven_allreduce(equal: FlowSchedule) -> FlowSchedule | None:
+    """An all-reduce at the best rates; None where they are not better than what equal shares reached.
 
     Switches of the fabric that add or copy do so where that is faster.
-
-    Args:
-        limit: the bound it is to carry.
     """
-    equal = _equal_time(problem)
+    problem = equal.problem
     fabrics = dict.fromkeys((problem.topology, problem.topology.without_branching()))
     rated = [(rates, fabric) for fabric in fabrics if (rates := cost.allreduce_rates(fabric)) is not None]
     for rates, fabric in sorted(rated, key=lambda pair: -pair[0].total):
-        if 1 / rates.total >= equal:
+        if 1 / rates.total >= equal.time:
             break
         try:
             trees = _trees(problem, fabric, cost.allreduce_rates(fabric, even=True) or rates)
@@ -43,18 +41,9 @@ def uneven_allreduce(problem: Problem, limit: Bound) -> FlowSchedule | None:
             continue
         in_network = bool(fabric.multicast or fabric.reduce)
         time = cost.bandwidth_time(problem, trees, in_network=in_network)
-        note = f"{_how(fabric)}; equal shares of a reduce-scatter and an allgather reach {format_rate(1 / equal)} GB/s"
-        return FlowSchedule(problem, trees, time, limit, (note,), in_network)
+        note = f"{_how(fabric)}; equal shares for all roots reach {format_rate(1 / equal.time)} GB/s"
+        return replace(equal, trees=trees, time=time, notes=(note,), in_network=in_network)
     return None
-
-
-def _equal_time(problem: Problem) -> Fraction:
-    """Time of a reduce-scatter and an allgather, both optimal [s/GB of message size]."""
-    n = problem.topology.n_ranks
-    halves = (
-        cost.bound(Problem(problem.topology, make_collective(name, n))) for name in ("reduce_scatter", "allgather")
-    )
-    return sum((half.time for half in halves if half is not None), Fraction(0))
 
 
 def _how(fabric: Topology) -> str:

@@ -59,7 +59,7 @@ def grouped(problem: Problem, limit: Bound) -> FlowSchedule:
     """Trees for all groups.
 
     Args:
-        limit: the bound to carry.
+        limit: the bound to carry, where prices do not prove a better one.
 
     Raises:
         UnsupportedError: no rates were found, or they need capacities beyond 64 bits.
@@ -68,10 +68,12 @@ def grouped(problem: Problem, limit: Bound) -> FlowSchedule:
     jobs = _jobs(problem.collective)
     parts, n_rates, ties = _parts(topology, jobs)
     rates = best_rates(topology, parts, [1, *[0] * (n_rates - 1)], ties, range(1, n_rates))
-    if rates is None:
+    if rates is None or not rates.total:
         raise UnsupportedError("forestcoll: no exact split of the links among the groups was found")
     trees = tuple(tree for job in jobs for tree in _trees(topology, job, parts, rates))
-    note = f"{len(jobs)} groups at the same time, each with its part of every link"
+    note = "rates by linear program, since switches take in and send out different sums"
+    if len(jobs) > 1:
+        note = f"{len(jobs)} groups at the same time, each with its part of every link"
     time = cost.bandwidth_time(problem, trees)
     proven = Bound(1 / (rates.total * problem.collective.size_chunks), rates.witness(topology))
     return FlowSchedule(problem, trees, time, max(limit, proven, key=lambda bound: bound.time), (note,))
