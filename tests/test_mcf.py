@@ -318,7 +318,7 @@ def test_descent_ends_near_the_optimum_with_few_parts(topology):
     optimum = Mcf(method="simplex").run(problem).time
     assert flow.bound.time <= optimum <= flow.time
     assert flow.bound.time >= optimum * Fraction(98, 100)
-    assert flow.chunks_per_slot <= 4
+    assert flow.chunks_per_slot <= 16
 
 
 def test_descent_can_be_stopped_at_any_step(monkeypatch):
@@ -420,10 +420,11 @@ def test_any_prices_prove_no_more_than_the_optimum(topology, seed):
 
 
 def test_a_rank_out_of_reach_is_infeasible():
-    topology = fabrics.fabric("broken", 3, [("g0", "g1", 1), ("g1", "g2", 1)])
-    for method in ("auto", "descent"):
-        with pytest.raises(InfeasibleError):
-            Mcf(method=method).run(alltoall(topology))
+    for links in ([("g0", "g1", 1), ("g1", "g2", 1)], []):
+        topology = fabrics.fabric("broken", 3, links)
+        for method in ("auto", "descent"):
+            with pytest.raises(InfeasibleError):
+                Mcf(method=method).run(alltoall(topology))
 
 
 def test_nothing_to_move():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from collc.errors import BudgetError
+from collc.errors import BudgetError, InfeasibleError
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound, FlowSchedule
 from collc.synth import _ways
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 # Flow variables up to which the linear program is solved; 128 vertices of degree four have 65536.
 _MOST_FLOWS = 70_000
-# Units that a pair's block is cut into where flows come from descent.
-_PARTS = 2
+# Where flows come from descent, a pair's block is cut into so many units that a rank sends about this many.
+_UNITS = 2048
+_MOST_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Mcf:
         network = Network.of(problem)
         if not network.demand.any():
             return _ways.schedule(problem, {}, None)
+        if not network.n_links:
+            raise InfeasibleError("data must move, and there are no links")
         translations = symmetry.find(network)
         n_sources = 1 if translations else int(network.demand.any(axis=1).sum())
         if self.method == "descent" or (self.method == "auto" and n_sources * network.n_links > _MOST_FLOWS):
@@ -78,7 +81,8 @@ class Mcf:
 
     def _by_descent(self, problem: Problem, network: Network) -> FlowSchedule:
         found = descent.solve(network, float(self.within))
-        scale = max(1, _PARTS // int(network.demand.max()))
+        parts = min(_MOST_PARTS, max(2, _UNITS // network.n_ranks))
+        scale = max(1, parts // int(network.demand.max()))
         flows = children.round_off(network, found, scale)
         ways = extract.ways_of(network, found.sources, flows, scale)
         return extract.schedule(problem, network, ways, scale, prices.certify(network, found.prices))

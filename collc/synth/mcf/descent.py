@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 # How sharply a link's price rises with its load in the first round; it doubles from round to round.
 _SHARPNESS = 10.0
-_SWEEPS = 10
+# Sweeps of a round: as many as move this many sources, within limits.
+_MOVES = 10_000
+_SWEEPS = (10, 25)
 _ROUNDS = 7
 # Sources that move at the same time: few, or they crowd the same links.
 _BLOCK = 32
@@ -88,7 +90,7 @@ class Descent:
         """The gap after each sweep, as of the last whole round."""
         sharpness, gap = _SHARPNESS, math.inf
         for _ in range(_ROUNDS):
-            for _ in range(_SWEEPS):
+            for _ in range(min(_SWEEPS[1], max(_SWEEPS[0], _MOVES // len(self.found.sources)))):
                 self._sweep(sharpness)
                 yield gap
             loads = self.found.flows.sum(axis=0) / self._widths
