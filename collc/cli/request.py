@@ -31,12 +31,14 @@ class Asked:
         sizes: the sweep (least, most) [bytes], where there is one.
         warnings: what reading the topology brought up.
         clock: seconds spent so far.
+        degraded_from: the healthy topology that the file names, if it names one.
     """
 
     problem: Problem
     sizes: tuple[int, int] | None
     warnings: tuple[str, ...]
     clock: Clock
+    degraded_from: str = ""
 
 
 def open_problem(topology: str, given: dict[str, Any]) -> Asked:
@@ -63,7 +65,7 @@ def open_problem(topology: str, given: dict[str, Any]) -> Asked:
     if problem.nbytes is None and sizes is not None:
         problem = replace(problem, nbytes=sizes[1])
     sweep = sizes if sizes is not None and ":" in given["size"] else None
-    return Asked(problem, sweep, loaded.warnings, clock)
+    return Asked(problem, sweep, loaded.warnings, clock, loaded.degraded_from)
 
 
 def _problem(fabric: Topology, groups: Sequence[int], given: dict[str, Any]) -> Problem:
@@ -129,6 +131,25 @@ def _share(word: str, place: Place) -> Fraction:
         return parse_number(word)
     except ValueError as error:
         raise InputError(f"{error}; expected a share for each rank", place) from None
+
+
+def healthy(asked: Asked, given: dict[str, Any]) -> dict[str, Any] | None:
+    """What the fabric allowed before it was degraded; None where its file does not say what it was."""
+    if not asked.degraded_from or given["ranks"] or given["demand"] or given["shares"]:
+        return None
+    from collc import cost
+
+    fabric = open_topology(asked.degraded_from).topology
+    problem = _problem(fabric, [fabric.n_ranks], given)
+    best, now = cost.bound(problem), cost.bound(asked.problem)
+    if best is None or now is None:
+        return None
+    return {
+        "topology": asked.degraded_from,
+        "bound_algbw_GBps": float(best.algbw),
+        "bound_exact": str(best.algbw),
+        "kept": float(now.algbw / best.algbw),
+    }
 
 
 def content(asked: Asked, given: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,9 @@ def lines(shown: dict[str, Any]) -> Iterator[str]:
         yield f"  reached  {_rate(shown['algbw_exact'])} algbw for large messages"
     if shown["bound_exact"] is not None:
         yield f"  bound    {_rate(shown['bound_exact'])}, proven by {_proof(shown['witness'])}"
+    if "healthy" in shown:
+        before = shown["healthy"]
+        yield f"  healthy  {_rate(before['bound_exact'])} on {before['topology']}; {before['kept']:.1%} of that is left"
     if shown["predicted_time_us"] is not None:
         time = f"{shown['predicted_time_us']:.4g} us predicted"
         yield f"  at {shown['size_bytes']} bytes  {time}, {shown['algbw_GBps'] or 0:.4g} GB/s algbw"

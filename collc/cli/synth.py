@@ -96,7 +96,7 @@ def synth(topology: str | None, as_json: bool, list_plugins: bool, **given: Any)
 def _result(topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """The report and the files, from the cache where it has them and they still pass."""
     from collc import cache
-    from collc.cli.request import content, open_problem
+    from collc.cli.request import content, healthy, open_problem
 
     asked = open_problem(topology, given)
     if given["directory"] not in (None, "-"):
@@ -117,6 +117,8 @@ def _result(topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[
             cache.write(name, {"report": shown, "files": files})
     # A fabric read from another file is the same fabric, but what reading it brought up may differ.
     warnings = [*asked.warnings, *shown["warnings"]]
+    if asked.degraded_from and (before := healthy(asked, given)):
+        shown |= {"healthy": before}
     return shown | {"cached": cached, "topology": topology, "warnings": warnings}, files
 
 

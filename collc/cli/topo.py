@@ -19,7 +19,7 @@ _OUTPUT = click.option("-o", "--output", metavar="FILE", help="Write there inste
 
 
 # Commands of the group with a file of their own, imported when used: name -> module of collc.cli.
-_ELSEWHERE = {"generate": "topo_design", "find": "topo_find"}
+_ELSEWHERE = {"degrade": "topo_degrade", "find": "topo_find", "generate": "topo_design"}
 
 
 class _Topo(click.Group):

@@ -46,6 +46,7 @@ class Loaded:
         parameters: with the values of this loading.
         sources: (key in the file, where its figures come from).
         warnings: what the user should know, a sentence each.
+        degraded_from: the healthy topology, as a user names it; empty where this one is.
     """
 
     topology: Topology
@@ -53,6 +54,7 @@ class Loaded:
     parameters: tuple[Parameter, ...]
     sources: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
+    degraded_from: str = ""
 
 
 def load(reference: str) -> Topology:
@@ -94,7 +96,7 @@ def _loaded(text: str, file: str, stem: str, overrides: Mapping[str, str], refer
     except InputError as error:
         raise error if error.place else InputError(error.message, Place(file)) from None
     check_reach(topology, Place(file))
-    return Loaded(topology, declared.doc, declared.parameters, declared.sources(), warnings)
+    return Loaded(topology, declared.doc, declared.parameters, declared.sources(), warnings, declared.degraded_from)
 
 
 def shipped() -> tuple[str, ...]:

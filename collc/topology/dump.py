@@ -15,13 +15,19 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*([.-][A-Za-z0-9_]+)*", re.ASCII)
 _WORDS = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
 
 
-def dumps_yaml(topology: Topology) -> str:
+def dumps_yaml(topology: Topology, *, degraded_from: str = "") -> str:
     """The text of a topology; loading it gives an equal one.
+
+    Args:
+        degraded_from: the healthy topology, as a user names it.
 
     Raises:
         InputError: a vertex name that a topology file cannot hold.
     """
-    return "\n".join(_lines(topology)) + "\n"
+    lines = list(_lines(topology))
+    if degraded_from:
+        lines.insert(1, f"degraded_from: {_word(degraded_from)}")
+    return "\n".join(lines) + "\n"
 
 
 def _lines(topology: Topology) -> Iterator[str]:

@@ -34,6 +34,7 @@ FILE: Keys = {
     "name": (_TEXT, "name of the topology; the file's own name where it is left out"),
     "doc": (_TEXT, "a sentence about it, shown by `collc topo list`"),
     "source": (_TEXT, "where the figures come from"),
+    "degraded_from": (_TEXT, "the healthy topology, as a user names it; `collc synth` compares with it"),
     "parameters": (
         {"type": "object", "additionalProperties": _ref("parameter", _VALUE, _LIST)},
         "named values that a user may set as in NAME:hosts=4; each a default or {default, doc, min, max}",

@@ -96,6 +96,7 @@ class Declared:
     item: Item
     name: str
     doc: str
+    degraded_from: str
     parameters: tuple[Parameter, ...]
     gpus: Quantity | tuple[Item, ...] | None
     switches: tuple[Switch, ...]
@@ -128,6 +129,7 @@ def read(top: Item, overrides: Mapping[str, str], reference: str) -> Declared:
         item=top,
         name=text_of(keys, "name", "a name"),
         doc=text_of(keys, "doc", "a sentence"),
+        degraded_from=text_of(keys, "degraded_from", "the name of a topology"),
         parameters=read_parameters(keys.get("parameters"), overrides, reference),
         gpus=_gpus(keys.get("gpus")),
         switches=_switches(keys.get("switches")),
