@@ -208,7 +208,12 @@ def test_pow2_takes_the_best_that_fits_where_none_is_good_enough(most):
     assert "0.8889" in rounded.notes[-1]
 
 
-@pytest.mark.parametrize(("chunks", "most"), [("exact", 2), (9, 8), ("pow2", 0)])
+def test_buffers_that_no_chunk_count_fits_are_refused():
+    with pytest.raises(UnsupportedError, match="the buffers have 1 slots at the least; the runtime addresses 0"):
+        RoundWeights(most=0).run(thirds())
+
+
+@pytest.mark.parametrize(("chunks", "most"), [("exact", 2), (9, 8)])
 def test_a_refusal_names_the_limit_and_what_fits(chunks, most):
     with pytest.raises(
         UnsupportedError, match=rf"slots in a buffer; the runtime addresses {most}; at most {most} chunks"
@@ -592,7 +597,9 @@ def test_what_would_hang_with_two_transfers_outstanding_is_not_joined(slots, cou
 def test_waits_on_what_was_fused_still_hold(seed):
     """Happens-before is kept: whatever had to come after an instruction still comes after what it became."""
     flow = flow_of(
-        random_fabric(seed), make_collective("allreduce", random_fabric(seed).n_ranks), SYNTHESIZERS[seed % 2]
+        random_fabric(seed),
+        make_collective("allreduce", random_fabric(seed).n_ranks),
+        ("direct", "forestcoll")[seed % 2],
     )
     plain = lower(flow, EXECUTOR, chunks=2, fuse=False)
     fused = Fuse(EXECUTOR).run(plain)
