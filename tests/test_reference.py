@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from fractions import Fraction
 
 import fabrics
@@ -70,6 +71,68 @@ def test_uneven_allreduce_bounds_agree_with_the_linear_program():
         found = cost.bound(Problem(topology, make_collective("allreduce", topology.n_ranks)))
         assert found is not None
         assert found.algbw == algbw
+
+
+ALLREDUCE_FABRICS = {
+    "ring of 8": fabrics.ring(8), "unidirectional ring of 8": fabrics.one_way_ring(8), "twobox": fabrics.twobox(),
+    "star of 8 on one switch": fabrics.star(8), "path of 6": fabrics.path(6), "hetero3": fabrics.hetero3(),
+    "torus 4x4": fabrics.torus(4, 4), "hypercube 16": fabrics.hypercube(4), "mi250 n=1": fabrics.mi250(1),
+    "a100 n=1": fabrics.a100(1), "h100 n=2": fabrics.h100(2), "mi250 n=2": fabrics.mi250(2),
+    "one 8-GPU NVSwitch box, one GPU at half NVLink (150 of 300)": fabrics.half_box(),
+    "8-GPU box + 4-GPU box, 300 NVSwitch, 25 NIC each GPU": fabrics.boxes("8+4", (8, 4), (300, 300), (25, 25)),
+}  # fmt: skip
+
+
+def test_allreduce_rates_agree_with_the_shared_reference(shared):
+    """Without and with switches that add and copy; the study also lets those be roots, which gains nothing here."""
+    rows = json.loads((shared / "reference" / "forestcoll.json").read_text())["allreduce"]["rows"]
+    known = [row for row in rows if row["topology"] in ALLREDUCE_FABRICS]
+    assert len(known) == len(ALLREDUCE_FABRICS)
+    for row in known:
+        topology = ALLREDUCE_FABRICS[row["topology"]]
+        plain = cost.allreduce_rates(topology)
+        branching = cost.allreduce_rates(fabrics.branching(topology, *topology.switches))
+        assert plain is not None
+        assert branching is not None
+        assert float(plain.total) == pytest.approx(row["lp_allreduce_algbw"], rel=1e-6)
+        assert float(branching.total) == pytest.approx(row["lp_in_network_allreduce_algbw"], rel=1e-6)
+
+
+def best_ratio(topology: Topology) -> Fraction:
+    """The worst of all cuts: GPUs inside over bandwidth leaving."""
+    vertices = topology.gpus + topology.switches
+    worst = Fraction(0)
+    for picked in range(1, 1 << len(vertices)):
+        inside = {vertex for place, vertex in enumerate(vertices) if picked >> place & 1}
+        gpus = sum(gpu in inside for gpu in topology.gpus)
+        if 0 < gpus < topology.n_ranks:
+            leaving = sum(link.bandwidth for link in topology.links if link.src in inside and link.dst not in inside)
+            worst = max(worst, Fraction(gpus) / leaving)
+    return worst
+
+
+def random_fabric(seed: int) -> Topology:
+    """Closed walks over up to five GPUs and three switches, so that switches are in balance; one-way and uneven."""
+    rng = random.Random(seed)
+    n = rng.randrange(2, 6)
+    gpus, switches = [f"g{rank}" for rank in range(n)], [f"s{i}" for i in range(rng.randrange(4))]
+    links: list[fabrics.Pair] = []
+    for walk in range(rng.randrange(1, 5)):
+        stops = rng.sample(gpus, n) if walk == 0 else rng.choices(gpus + switches, k=rng.randrange(2, 6))
+        width = Fraction(rng.randrange(1, 9), rng.randrange(1, 4))
+        links += [(a, b, width) for a, b in zip(stops, stops[1:] + stops[:1], strict=True) if a != b]
+    return fabrics.fabric(f"random{seed}", n, links, switches)
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_bound_and_schedule_are_the_worst_of_all_cuts(block):
+    """200 fabrics, every cut of each: what is proven is what is so, and what is reached."""
+    for seed in range(20 * block, 20 * block + 20):
+        topology = random_fabric(seed)
+        for name, fabric in (("allgather", topology), ("reduce_scatter", topology.reversed())):
+            flow = ForestColl().run(Problem(topology, make_collective(name, topology.n_ranks)))
+            assert flow.bound is not None
+            assert flow.bound.time == flow.time == best_ratio(fabric) / topology.n_ranks
 
 
 BUILDERS = {

@@ -55,9 +55,10 @@ def open_problem(topology: str, given: dict[str, Any]) -> Asked:
     if given["relay"] and not given["ranks"]:
         raise InputError("--relay lets GPUs outside the group forward; name the group with --ranks")
     if given["ranks"]:
+        whole, relay = fabric, given["relay"]
+        fabric = whole.restricted([rank for group in groups for rank in group], relay=relay)
         for group in groups:
-            check_reach(fabric.restricted(group, relay=given["relay"]), Place(topology))
-        fabric = fabric.restricted([rank for group in groups for rank in group], relay=given["relay"])
+            check_reach(whole.restricted(group, relay=relay), Place(topology))
     sizes = parse_sizes(given["size"])
     problem = _problem(fabric, [len(group) for group in groups], given)
     if problem.nbytes is not None and sizes is not None:

@@ -22,7 +22,7 @@ from collc.ir.collective import Collective, Problem
 from collc.ir.flow import Bound, FlowSchedule, Forest, Tree
 from collc.ir.topology import Topology
 from collc.ir.variants import with_shares
-from collc.synth.forestcoll.allreduce import uneven_allreduce
+from collc.synth.forestcoll.allreduce import in_network_allreduce, uneven_allreduce
 from collc.synth.forestcoll.balance import balance
 from collc.synth.forestcoll.forests import gathered, spread, summed
 from collc.synth.forestcoll.groups import grouped, refusal
@@ -86,9 +86,12 @@ class ForestColl:
             raise
 
     def _of_one_group(self, problem: Problem, limit: Bound) -> FlowSchedule:
+        sums = all(len(chunk.precondition) == len(chunk.postcondition) > 1 for chunk in problem.collective.chunks)
+        if sums and self.trees_per_rank is None and (flow := in_network_allreduce(problem, limit)):
+            return flow
         found = self._trees(problem)
         flow = FlowSchedule(problem, found, cost.bandwidth_time(problem, found), limit)
-        if not all(len(chunk.precondition) == len(chunk.postcondition) > 1 for chunk in problem.collective.chunks):
+        if not sums:
             return flow
         equal = replace(flow, notes=(_COMPOSED,))
         # Halves whose busiest links differ may be optimal together though neither looks like it.

@@ -7,7 +7,6 @@ adds (copies) takes the place of a GPU there: every tree of that half reaches it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -15,7 +14,7 @@ from collc import cost
 from collc.cost.rates import Part
 from collc.errors import UnsupportedError
 from collc.ir.collective import Problem
-from collc.ir.flow import FlowSchedule, Tree
+from collc.ir.flow import Bound, FlowSchedule, Tree
 from collc.ir.topology import Topology
 from collc.solve import CAPACITY_LIMIT
 from collc.synth.forestcoll.renew import pack_low
@@ -25,33 +24,45 @@ from collc.units import format_rate
 
 
 def uneven_allreduce(equal: FlowSchedule) -> FlowSchedule | None:
-    """An all-reduce at the best rates; None where they are not better than what equal shares reached.
+    """An all-reduce at the best rates; None where they are not better than what equal shares reached."""
+    fabric = equal.problem.topology.without_branching()
+    rates = cost.allreduce_rates(fabric)
+    if rates is None or 1 / rates.total >= equal.time:
+        return None
+    said = f"equal shares for all roots reach {format_rate(1 / equal.time)} GB/s"
+    return _at_best_rates(equal.problem, equal.bound, fabric, f"shares per root chosen by linear program; {said}")
 
-    Switches of the fabric that add or copy do so where that is faster.
+
+def in_network_allreduce(problem: Problem, limit: Bound) -> FlowSchedule | None:
+    """An all-reduce whose trees join and branch in switches; None where that is no better than any without.
+
+    Args:
+        limit: the bound to carry.
     """
-    problem = equal.problem
-    fabrics = dict.fromkeys((problem.topology, problem.topology.without_branching()))
-    rated = [(rates, fabric) for fabric in fabrics if (rates := cost.allreduce_rates(fabric)) is not None]
-    for rates, fabric in sorted(rated, key=lambda pair: -pair[0].total):
-        if 1 / rates.total >= equal.time:
-            break
-        try:
-            trees = _trees(problem, fabric, cost.allreduce_rates(fabric, even=True) or rates)
-        except UnsupportedError:
-            continue
-        in_network = bool(fabric.multicast or fabric.reduce)
-        time = cost.bandwidth_time(problem, trees, in_network=in_network)
-        note = f"{_how(fabric)}; equal shares for all roots reach {format_rate(1 / equal.time)} GB/s"
-        return replace(equal, trees=trees, time=time, notes=(note,), in_network=in_network)
-    return None
-
-
-def _how(fabric: Topology) -> str:
+    fabric = problem.topology
+    if not (fabric.multicast or fabric.reduce):
+        return None
+    rates, plain = cost.allreduce_rates(fabric), cost.allreduce_rates(fabric.without_branching())
+    if rates is None or plain is None or rates.total <= plain.total:
+        return None
     branching = tuple(dict.fromkeys(fabric.reduce + fabric.multicast))
-    if not branching:
-        return "shares per root chosen by linear program"
     few = ", ".join(branching[:3]) + (f" and {len(branching) - 3} more" if len(branching) > 3 else "")
-    return f"switches add and copy ({few}), shares per root chosen by linear program"
+    said = f"without, trees reach {format_rate(plain.total)} GB/s at most"
+    return _at_best_rates(problem, limit, fabric, f"switches add and copy ({few}); {said}")
+
+
+def _at_best_rates(problem: Problem, limit: Bound | None, fabric: Topology, note: str) -> FlowSchedule | None:
+    """A flow at the best rates of a fabric, which is the problem's or that with switches that only forward."""
+    rates = cost.allreduce_rates(fabric, even=True) or cost.allreduce_rates(fabric)
+    if rates is None:
+        return None
+    try:
+        trees = _trees(problem, fabric, rates)
+    except UnsupportedError:
+        return None
+    in_network = bool(fabric.multicast or fabric.reduce)
+    time = cost.bandwidth_time(problem, trees, in_network=in_network)
+    return FlowSchedule(problem, trees, time, limit, (note,), in_network)
 
 
 def _trees(problem: Problem, fabric: Topology, found: cost.Rates) -> tuple[Tree, ...]:
