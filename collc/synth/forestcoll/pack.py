@@ -27,8 +27,8 @@ from collc.synth.forestcoll.sets import TightSets
 
 # Sets learned from one root before its tree is tried with half as many copies.
 _PATIENCE = 6
-# Trees in a row that symmetry could not lay before it is given up.
-_SYMMETRIC_MISSES = 12
+# Costs of depth with which symmetry is tried again from fewer trees, one after the other, before it is given up.
+_SYMMETRIC_COSTS = (8, 0, 1, 4, 16, 2, 3, 8, 0, 1, 4, 16)
 # Tree edges from which on compiled kernels pay for their loading: of one packing, and of many.
 _COMPILE_FROM, _COMPILE_MANY_FROM = 20_000, 1000
 
@@ -75,6 +75,9 @@ class _Packer:
         self.passes = 0
         self.trees = list(instance.trees)
         self.done: list[Grown] = []
+        self.most: list[Grown] = []
+        self.retries = 0
+        self.urgent: int | None = None
         orbits = group.orbits(instance.n_ranks)
         # Links that symmetries make alike share a slot, so that all images of a tree are laid at once.
         self.slot, weights, capacities = instance.slots(group)
@@ -131,16 +134,39 @@ class _Packer:
         while sum(self.trees):
             if self.effort is not None and self.passes > self.effort:
                 return False
-            before = len(self.done)
+            before, families = len(self.done), self.sets.n_families
             while sum(self.trees) and len(self.done) < before + batch and self._grow(misses):
                 pass
             grown = len(self.done) - before
             self._take_back()
             kept = len(self.done) - before
             misses = 0 if kept else misses + 1
-            if self.group.order > 1 and (misses > _SYMMETRIC_MISSES or not self._next_copies(0)):
+            if self.group.order > 1 and not kept and self.sets.n_families == families and not self._go_back():
                 return not sum(self.trees)
             batch = 2 * batch if kept == grown > 0 else max(1, kept)
+        return True
+
+    def _go_back(self) -> bool:
+        """Take back the last trees, more each time, and go on with the root that got stuck; False to give up.
+
+        What was the most that symmetry could lay is then laid again.
+        """
+        # An attempt of limited effort is one of several, and the next one is as good a try.
+        if not self._next_copies(0) or self.retries == len(_SYMMETRIC_COSTS) or self.effort is not None:
+            if len(self.done) < len(self.most):
+                while self.done:
+                    self._drop(self.done.pop())
+                for grown in self.most:
+                    self._drop(replace(grown, copies=-grown.copies))
+                self.done = self.most
+            return False
+        if len(self.done) > len(self.most):
+            self.most = list(self.done)
+        self.urgent = self._next_root()
+        for _ in range(min(len(self.done), 2 << self.retries)):
+            self._drop(self.done.pop())
+        self.tree.now[self.kernel.DEPTH_COST] = _SYMMETRIC_COSTS[self.retries]
+        self.retries += 1
         return True
 
     def _copies_left(self, root: int) -> int:
@@ -148,7 +174,9 @@ class _Packer:
         return self.trees[root] * len(self.orbit_of[root]) // self.group.order
 
     def _next_root(self) -> int:
-        """The rank with most copies left, the first of those."""
+        """The rank that got stuck before, or else the one with most copies left, the first of those."""
+        if self.urgent is not None and self._copies_left(self.urgent):
+            return self.urgent
         while True:
             negative, rank = self.roots[0]
             if -negative == self._copies_left(rank):
