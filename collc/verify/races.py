@@ -3,6 +3,9 @@
 What orders two instructions: their order in a threadblock, a wait, and a matched send before its
 receive, on any rank in between. A full queue orders nothing, as queues may be deeper than thought.
 
+A large message goes through the program slice by slice. Every slice has its own part of all buffers, of
+scratch too, so one pass touches nothing of another's and a slot is not reused between them.
+
 For each place it is enough to compare neighbours in one legal run: a read with the write before it,
 a write with the write before it and the reads since. If all of these are ordered, so are all pairs.
 Most are by the order of a threadblock or a wait; the rest are settled in sweeps over the graph that
