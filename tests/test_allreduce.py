@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -14,11 +15,13 @@ from pathlib import Path
 import fabrics
 import networkx
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from ortools.linear_solver import pywraplp
 from strategies import fabrics as random_fabrics
 
 from collc import cost, verify
+from collc.cli import collc
 from collc.cost import allreduce
 from collc.cost.exact import ExactProgram, solve_exactly
 from collc.cost.rates import Part, best_rates
@@ -326,3 +329,13 @@ def test_rates_do_not_depend_on_the_hash_seed():
         for seed in ("1", "2")
     }
     assert len(outputs) == 1
+
+
+def test_a_bound_for_schedules_of_trees_is_told_as_one(tmp_path):
+    path = tmp_path / "wide.yaml"
+    links = "".join(f"  - {{from: {a}, to: {b}, bandwidth: {w}, latency: 0}}\n" for a, b, w in WIDE)
+    path.write_text(f"name: wide\ngpus: [g0, g1, g2, g3]\nlinks:\n{links}")
+    told = CliRunner().invoke(collc, ["topo", "bound", str(path), "-c", "allreduce"]).stdout
+    assert "2/3 = 0.666667 GB/s algbw: no schedule of trees is faster" in told
+    shown = CliRunner().invoke(collc, ["synth", str(path), "-c", "allreduce", "--no-cache", "--json"]).stdout
+    assert json.loads(shown)["witness"]["over"] == "schedules of trees"

@@ -96,6 +96,7 @@ def bound(topology: str, collective: str, root: int | None, as_json: bool) -> No
     from collc import cost
     from collc.cli.topo_text import exactly, plural, proof
     from collc.ir.collective import Problem, make_collective
+    from collc.ir.flow import Prices
     from collc.report import witness
     from collc.topology import open_topology
 
@@ -120,7 +121,8 @@ def bound(topology: str, collective: str, root: int | None, as_json: bool) -> No
     if found is None:
         click.echo("  nothing moves between ranks: there is no limit")
         return
-    click.echo(f"  bound    {exactly(found.algbw)} GB/s algbw: no schedule is faster for large messages")
+    kind = "schedule of trees" if isinstance(found.witness, Prices) and found.witness.rooted else "schedule"
+    click.echo(f"  bound    {exactly(found.algbw)} GB/s algbw: no {kind} is faster for large messages")
     for line in proof(fabric, found):
         click.echo(f"  {line}")
 

@@ -151,8 +151,12 @@ def proof(fabric: Topology, bound: Bound) -> Iterator[str]:
     match bound.witness:
         case Cut(inside):
             yield from _cut(fabric, bound.time, frozenset(inside))
-        case Prices(price):
+        case Prices(price, rooted):
             earned = sum((fabric.link[src, dst].bandwidth * value for src, dst, value in price), Fraction(0))
+            if rooted:
+                yield f"because  trees into any GPU and out of it cost {exactly(bound.time * earned)} at prices on"
+                yield f"         {plural(len(price), 'link')}, which are paid {exactly(earned)} GB/s together at most"
+                return
             yield f"because  each byte of the message needs {exactly(bound.time * earned)} transfers or more,"
             yield f"         and the {plural(len(price), 'link')} they must use carry {exactly(earned)} GB/s together"
 

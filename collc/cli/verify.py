@@ -195,7 +195,9 @@ def _with_bound(report: FileReport, request: Request) -> FileReport:
         collective = asked
     elif collective.name in COLLECTIVES:
         collective = make_collective(collective.name, collective.n_ranks, root=collective.root)
-    bound = cost.bound(Problem(topology, collective))
+    # What MSCCL XML says, switches that add or copy have no part in.
+    fabric = topology.without_branching() if report.format == "msccl-xml" else topology
+    bound = cost.bound(Problem(fabric, collective))
     return replace(report, bound_algbw=bound.algbw) if bound and bound.time else report
 
 
