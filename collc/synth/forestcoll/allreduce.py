@@ -42,8 +42,11 @@ def in_network_allreduce(problem: Problem, limit: Bound) -> FlowSchedule | None:
     fabric = problem.topology
     if not (fabric.multicast or fabric.reduce):
         return None
-    rates, plain = cost.allreduce_rates(fabric), cost.allreduce_rates(fabric.without_branching())
-    if rates is None or plain is None or rates.total <= plain.total:
+    plain = cost.allreduce_rates(fabric.without_branching())
+    if plain is None or 1 / plain.total <= limit.time:
+        return None
+    rates = cost.allreduce_rates(fabric)
+    if rates is None or rates.total <= plain.total:
         return None
     branching = tuple(dict.fromkeys(fabric.reduce + fabric.multicast))
     few = ", ".join(branching[:3]) + (f" and {len(branching) - 3} more" if len(branching) > 3 else "")
