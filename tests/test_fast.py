@@ -413,7 +413,7 @@ def test_verify_holds_a_plan_against_what_was_asked_for(tmp_path):
         (("--demand", "zipf:x"), "exponent 'x'"),
         (("--demand", "uniform:1.2"), "expected seed=N and mean=SIZE"),
         (("--demand", "uniform:mean=3"), "expected a multiple of 2048"),
-        (("--demand", "uniform:", "-b", "executor"), "executor has no alltoallv"),
+        (("--demand", "uniform:", "-b", "executor"), "the runtime addresses 32768"),
     ],
 )
 def test_requests_that_cannot_be_served(words, told):
