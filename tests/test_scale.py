@@ -24,6 +24,7 @@ from collc.kernels.oracle import Oracle
 from collc.symmetry import Graph, Group, find_group
 from collc.synth.forestcoll import ForestColl
 from collc.synth.forestcoll import pack as packing
+from collc.synth.forestcoll.scale import scale
 from collc.topology import load
 
 
@@ -230,3 +231,24 @@ def test_output_is_the_same_under_any_hash_seed():
         for seed in ("0", "1", "77")
     }
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("within", "k", "algbw"),
+    # k = 1 to 4 reach 320, 341.33, 341.33 and 341.33 of 354.13 GB/s (the published program's figures).
+    [("0.9", 1, Fraction(320)), ("0.96", 2, Fraction(1024, 3)), ("1", 83, Fraction(5312, 15))],
+)
+def test_within_takes_the_least_trees_that_are_enough(within, k, algbw):
+    topology = fabrics.mi250(2)
+    if within == "1":
+        instance = scale(problem(topology), None, Fraction(1))
+        assert instance.trees[0] == k
+        return
+    flow = verify.check(ForestColl(within=Fraction(within)).run(problem(topology)))
+    assert flow.chunks_per_slot == k
+    assert cost.algbw(flow.time) == algbw
+
+
+def test_within_is_a_share():
+    with pytest.raises(InputError, match="within: 3/2"):
+        ForestColl(within=Fraction(3, 2)).run(problem(fabrics.star(3)))

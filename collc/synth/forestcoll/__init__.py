@@ -44,10 +44,13 @@ class ForestColl:
     Attributes:
         trees_per_rank: k; None takes the least that attains the optimum. Quality does not always
             rise with k.
+        within: with no trees_per_rank, the share of the optimum that is enough: 0.99 takes the least k that
+            attains that.
         in_network: whether switches that add and copy may do so, where the fabric has such.
     """
 
     trees_per_rank: int | None = None
+    within: Fraction = Fraction(1)
     in_network: bool = True
 
     def supports(self, problem: Problem) -> str | None:
@@ -58,12 +61,16 @@ class ForestColl:
         """Trees at the optimum.
 
         Raises:
-            InputError: trees_per_rank below one.
+            InputError: trees_per_rank below one, or within not a share.
             UnsupportedError: a switch that cannot be balanced, or capacities beyond 64 bits.
             InfeasibleError: a rank cannot be reached.
         """
         if self.trees_per_rank is not None and self.trees_per_rank < 1:
             raise InputError(f"forestcoll: option trees_per_rank: {self.trees_per_rank}; expected 1 or more")
+        if not 0 < self.within <= 1:
+            raise InputError(
+                f"forestcoll: option within: {self.within}; expected a share of the optimum, above 0 up to 1"
+            )
         if not self.in_network:
             problem = replace(problem, topology=problem.topology.without_branching())
         limit = cost.tree_bound(problem)
@@ -125,7 +132,7 @@ class ForestColl:
 
     def _down(self, topology: Topology, chunk_of: dict[int, int], slots: Sequence[int]) -> Forest:
         """Out-trees from each root to all ranks, by the chunk that it spreads; `slots` are what each rank has."""
-        instance = balance(scale(Problem(topology, with_shares("allgather", slots)), self.trees_per_rank))
+        instance = balance(scale(Problem(topology, with_shares("allgather", slots)), self.trees_per_rank, self.within))
         return spread(instance, pack_low(instance), chunk_of)
 
 

@@ -114,12 +114,13 @@ def _by_end(n_vertices: int, ends: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def scale(problem: Problem, trees_per_rank: int | None) -> Instance:
+def scale(problem: Problem, trees_per_rank: int | None, within: Fraction = Fraction(1)) -> Instance:
     """The packing problem of a collective that spreads one chunk from each root to all ranks.
 
     Args:
         problem: such a collective; its bound is the optimum.
         trees_per_rank: k, for each slot of a root's chunk; None takes the least that attains the optimum.
+        within: with no k given, the share of the optimum that is enough: the least k that attains it.
 
     Raises:
         InfeasibleError: a rank cannot be reached.
@@ -133,12 +134,19 @@ def scale(problem: Problem, trees_per_rank: int | None) -> Instance:
     bandwidths = [int(link.bandwidth / unit) for link in topology.links]
     # Chunks that cross the optimal cut, per unit of bandwidth that leaves it.
     inverse = best.time * unit * problem.collective.size_chunks
-    k = trees_per_rank or inverse.denominator
     counts = {chunk.precondition.ranks[0]: chunk.count for chunk in problem.collective.chunks}
     slots = [counts.get(rank, 0) for rank in range(topology.n_ranks)]
-    scaled = inverse * k
-    if scaled.denominator != 1:
-        scaled = _least_scale(_instance(topology, slots, k, bandwidths), scaled)
+    # Quality does not always rise with k, so every one is tried.
+    if trees_per_rank:
+        tried = range(trees_per_rank, trees_per_rank + 1)
+    else:
+        tried = range(1 if within < 1 else inverse.denominator, inverse.denominator + 1)
+    for k in tried:
+        scaled = inverse * k
+        if scaled.denominator != 1:
+            scaled = _least_scale(_instance(topology, slots, k, bandwidths), scaled)
+        if inverse * k >= within * scaled:
+            break
     instance = _instance(topology, slots, k, [int(scaled * bandwidth) for bandwidth in bandwidths])
     if not instance.fits_compiled:
         raise UnsupportedError(
