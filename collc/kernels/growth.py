@@ -21,10 +21,8 @@ _COST = 1 << 10
 _MOST_COST = 1 << 34
 # Labels are kept above the vertex in one number of the queue.
 _VERTEX_BITS = 20
-# Labels mended in one search, per vertex and at most, before the next search is the better remedy.
-_MENDS, _MOST_MENDS = 8, 256
 # Places in `now`.
-COPIES, LEFT, PRICE, DEPTH_COST, HOPS, ARCS, MENDS = range(7)
+COPIES, LEFT, PRICE, DEPTH_COST, HOPS, ARCS, MENDS, MOST_MENDS = range(8)
 
 
 class Tree(NamedTuple):
@@ -355,7 +353,7 @@ def _path_to(tree: Tree, sets: Sets, n_ranks: int, vertex: int, queue: list[int]
 
 def _mend(tree: Tree, sets: Sets, n_ranks: int, broken: int, vertex: int, queue: list[int]) -> None:
     tree.now[MENDS] += 1
-    if tree.now[MENDS] > min(_MENDS * len(tree.depth), _MOST_MENDS):
+    if tree.now[MENDS] > tree.now[MOST_MENDS]:
         return
     if not _relabel(tree, sets, n_ranks, broken, queue):
         if broken != vertex:

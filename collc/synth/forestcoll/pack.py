@@ -29,6 +29,9 @@ from collc.synth.forestcoll.sets import TightSets
 _PATIENCE = 6
 # Costs of depth with which symmetry is tried again from fewer trees, one after the other, before it is given up.
 _SYMMETRIC_COSTS = (8, 0, 1, 4, 16, 2, 3, 8, 0, 1, 4, 16)
+# Labels mended in one search: many, per vertex, for lower trees where trees or vertices are few; few, since the next
+# search costs less, for more than so many vertices.
+_MENDS, _FEW_MENDS, _CAREFUL = 8, 16, 256
 # Tree edges from which on compiled kernels pay for their loading: of one packing, and of many.
 _COMPILE_FROM, _COMPILE_MANY_FROM = 20_000, 1000
 
@@ -96,6 +99,9 @@ class _Packer:
         self.sets = TightSets(instance, self.kernel, group, compiled)
         self.tree = self._tree(capacities, weights, compiled)
         self.tree.now[self.kernel.DEPTH_COST] = depth_cost
+        n_vertices = len(instance.names)
+        is_careful = group.order > 1 or n_vertices <= _CAREFUL
+        self.tree.now[self.kernel.MOST_MENDS] = _MENDS * n_vertices if is_careful else _FEW_MENDS
         self.orbit_of = {rank: orbit for orbit in orbits for rank in orbit}
         self.roots = [(-self._copies_left(orbit[0]), orbit[0]) for orbit in orbits]
         heapq.heapify(self.roots)
