@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from collc.design.plan import Move, Plan
+from collc.synth import _overlay
 
 
 @dataclass(frozen=True)
@@ -44,18 +45,6 @@ def _ways_of(source: int, moves: Sequence[Move], n_chunks: int) -> list[Way]:
 
 
 def overlay(ups: Sequence[Way], downs: Sequence[Way]) -> list[tuple[Fraction, Way, Way]]:
-    """Pairs of equal shares with one source: both halves cut each whole at the marks of either."""
-    waiting: dict[int, list[Way]] = defaultdict(list)
-    for down in reversed(downs):
-        waiting[down.source].append(down)
-    pairs = []
-    for up in ups:
-        left = up.share
-        while left:
-            down = waiting[up.source].pop()
-            share = min(left, down.share)
-            if down.share > share:
-                waiting[up.source].append(replace(down, share=down.share - share))
-            pairs.append((share, up, down))
-            left -= share
-    return pairs
+    """Ways of one source that travel together, with their common share."""
+    up_parts, down_parts = ([(way.source, way.share) for way in ways] for ways in (ups, downs))
+    return [(share, ups[up], downs[down]) for up, down, share in _overlay.overlay(up_parts, down_parts)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from collc.ir.topology import Route
+from collc.synth import _overlay
 from collc.synth.forestcoll.scale import Instance
 
 
@@ -43,18 +44,9 @@ def routes_of(instance: Instance, paths: Sequence[Sequence[int]], n_gpus: int) -
 
 
 def overlay(ups: Sequence[Way], downs: Sequence[Way]) -> list[tuple[Way, Way]]:
-    """Pairs of equal shares with one root: both halves cut each root's whole at the marks of either."""
-    waiting: dict[int, list[Way]] = {}
-    for down in reversed(downs):
-        waiting.setdefault(down.root, []).append(down)
-    pairs = []
-    for up in ups:
-        left = up.share
-        while left:
-            down = waiting[up.root].pop()
-            share = min(left, down.share)
-            if down.share > share:
-                waiting[up.root].append(replace(down, share=down.share - share))
-            pairs.append((replace(up, share=share), replace(down, share=share)))
-            left -= share
-    return pairs
+    """Ways of one root that travel together, cut to their common share."""
+    up_parts, down_parts = ([(way.root, way.share) for way in ways] for ways in (ups, downs))
+    return [
+        (replace(ups[up], share=share), replace(downs[down], share=share))
+        for up, down, share in _overlay.overlay(up_parts, down_parts)
+    ]
