@@ -176,15 +176,27 @@ class _Graph:
 
     def match(self, row: int) -> None:
         """Find a column for a free row, by an alternating path; the threshold falls as far as needed."""
-        edges, row_of = self._edges, self._row_of
         came_from: dict[int, int] = {}  # column -> row that reached it
-        seen = 0
+        seen, known, is_matched = self._search(row, came_from, 0, 1 << row)
+        edges, n = self._edges, self._n
+        # Let edges in, the largest first, until the search that got stuck finds a free column.
+        while not is_matched:
+            value, place = heapq.heappop(self._waiting)
+            self.threshold = -value
+            row, column = divmod(place, n)
+            bit = 1 << column
+            edges[row] |= bit
+            if known >> row & 1 and not seen & bit:
+                seen, known, is_matched = self._search(row, came_from, seen, known)
+
+    def _search(self, row: int, came_from: dict[int, int], seen: int, known: int) -> tuple[int, int, bool]:
+        """Look on from a row, as far as the edges lead; the columns seen, the rows known, and whether it matched."""
+        edges, row_of = self._edges, self._row_of
         reached = [row]  # rows to look from, a queue
-        known = 1 << row
         for one in reached:
             if at_free := edges[one] & self._free:
                 self._flip(one, at_free & -at_free, came_from)
-                return
+                return seen, known, True
             new = edges[one] & ~seen
             seen |= new
             while new:
@@ -194,33 +206,7 @@ class _Graph:
                 after = row_of[bit.bit_length() - 1]
                 known |= 1 << after
                 reached.append(after)
-        self._lower(came_from, seen, known)
-
-    def _lower(self, came_from: dict[int, int], seen: int, known: int) -> None:
-        """Let edges in, the largest first, until the search that got stuck finds a free column."""
-        edges, row_of, n = self._edges, self._row_of, self._n
-        while True:
-            value, place = heapq.heappop(self._waiting)
-            self.threshold = -value
-            row, column = divmod(place, n)
-            bit = 1 << column
-            edges[row] |= bit
-            if not known >> row & 1 or seen & bit:
-                continue
-            reached = [row]
-            for one in reached:
-                if at_free := edges[one] & self._free:
-                    self._flip(one, at_free & -at_free, came_from)
-                    return
-                new = edges[one] & ~seen
-                seen |= new
-                while new:
-                    found = new & -new
-                    new ^= found
-                    came_from[found] = one
-                    after = row_of[found.bit_length() - 1]
-                    known |= 1 << after
-                    reached.append(after)
+        return seen, known, False
 
     def _flip(self, row: int, bit: int, came_from: dict[int, int]) -> None:
         """Match along the path that ends with this row and a free column."""
