@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from collc import registry, verify
@@ -271,9 +272,9 @@ def _unit(target: Target) -> int:
 
 def _passes(value: Any, clock: Clock, *passes: Any) -> Any:
     for one in passes:
-        made = clock.run("lower", lambda one=one, value=value: one.run(value))  # type: ignore[misc]
+        made = clock.run("lower", partial(one.run, value))
         if made is not value:
-            clock.run("verify", lambda made=made: verify.check(made))  # type: ignore[misc]
+            clock.run("verify", partial(verify.check, made))
         value = made
     return value
 
@@ -288,10 +289,7 @@ def _emit(lowered: Sequence[_Lowered], target: Target, clock: Clock) -> tuple[Fi
     for candidate, entries in lowered:
         asked = candidate.flow.problem.collective
         for compiled in entries:
-            for name, text in clock.run("emit", lambda compiled=compiled: backend.emit([compiled])).items():  # type: ignore[misc]
-                report = clock.run(
-                    "verify",
-                    lambda text=text, name=name, asked=asked: target.read_back(text, name, asked),  # type: ignore[misc]
-                )
+            for name, text in clock.run("emit", partial(backend.emit, [compiled])).items():
+                report = clock.run("verify", partial(target.read_back, text, name, asked))
                 files.append(File(name, text, candidate, compiled, report))
     return tuple(files)

@@ -61,11 +61,6 @@ def parse_number(text: str) -> Fraction:
     return -value if match[1] == "-" else value
 
 
-def format_fraction(value: Fraction) -> str:
-    """The exact form `p/q`, or `p` where it is whole."""
-    return str(value)
-
-
 def format_bytes(nbytes: int) -> str:
     """Bytes with the largest binary suffix that keeps them whole.
 
