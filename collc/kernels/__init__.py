@@ -50,11 +50,13 @@ def load(name: str, compiled: bool) -> Any:
 
 
 def _compile(numba: Any, function: FunctionType, kept: bool) -> Any:
-    """Functions others call are kept on disk, with those they call inside."""
+    """Functions others call are kept on disk, with those they call inside, which Python never calls."""
+    if not kept:
+        return numba.njit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
     try:
-        return numba.njit(function, cache=kept)
+        return numba.njit(function, cache=True, no_cfunc_wrapper=True)
     except RuntimeError:  # no folder can be written: compile anew in each process
-        return numba.njit(function)
+        return numba.njit(function, no_cfunc_wrapper=True)
 
 
 def ints(values: Iterable[int], compiled: bool) -> Ints:
