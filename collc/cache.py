@@ -31,13 +31,27 @@ def directory() -> Path:
 
 
 def key(**content: Any) -> str:
-    """The name of the entry for this content and this version of collc.
+    """The name of the entry for this content and this collc.
 
     Args:
         content: JSON data; everything the result depends on.
     """
-    text = json.dumps({"collc": __version__, **content}, sort_keys=True, separators=(",", ":"))
+    made_by = [__version__, fingerprint(Path(__file__).parent)]
+    text = json.dumps({"collc": made_by, **content}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fingerprint(package: Path) -> str:
+    """The hash of the code and tables below a folder.
+
+    A version stands for many states of a checkout, and another state's result need not be this one's.
+    """
+    found = hashlib.sha256()
+    for path in sorted(path for path in package.rglob("*") if path.suffix in (".py", ".toml")):
+        content = path.read_bytes()
+        found.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode())
+        found.update(content)
+    return found.hexdigest()
 
 
 def read(name: str) -> dict[str, Any] | None:

@@ -337,3 +337,28 @@ def test_a_hit_is_quick(kept, tmp_path, name):
         assert told(start(*arguments))["cached"]
         spent.append(children_seconds() - before)
     assert min(spent) < 0.6  # 0.4 is the aim; the rest is for a busy machine
+
+
+def test_another_state_of_the_code_has_entries_of_its_own(tmp_path):
+    """One version stands for many states of a checkout; a result of another state must not be served."""
+    package = tmp_path / "collc"
+    (package / "synth").mkdir(parents=True)
+    (package / "a.py").write_text("1")
+    (package / "synth" / "b.toml").write_text("2")
+    seen = {cache.fingerprint(package)}
+    (package / "synth" / "b.toml").write_text("3")
+    seen.add(cache.fingerprint(package))
+    (package / "synth" / "c.py").write_text("")
+    seen.add(cache.fingerprint(package))
+    (package / "a.py").rename(package / "synth" / "a.py")
+    seen.add(cache.fingerprint(package))
+    assert len(seen) == 4
+    (package / "synth" / "notes.txt").write_text("not code")
+    assert cache.fingerprint(package) in seen
+
+
+def test_the_code_is_part_of_the_key(monkeypatch):
+    before = cache.key(a=1)
+    assert cache.key(a=1) == before
+    monkeypatch.setattr(cache, "fingerprint", lambda package: "another state")
+    assert cache.key(a=1) != before
