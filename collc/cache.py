@@ -30,19 +30,19 @@ def directory() -> Path:
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "collc"
 
 
-def key(**content: Any) -> str:
+def key(code: str, **content: Any) -> str:
     """The name of the entry for this content and this collc.
 
     Args:
-        content: JSON data; everything the result depends on.
+        code: the `fingerprint` of collc.
+        content: JSON data; everything else the result depends on.
     """
-    made_by = [__version__, fingerprint(Path(__file__).parent)]
-    text = json.dumps({"collc": made_by, **content}, sort_keys=True, separators=(",", ":"))
+    text = json.dumps({"collc": [__version__, code], **content}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def fingerprint(package: Path) -> str:
-    """The hash of the code and tables below a folder.
+def fingerprint(package: Path = Path(__file__).parent) -> str:
+    """The hash of the code and tables below a folder, collc's own by default.
 
     A version stands for many states of a checkout, and another state's result need not be this one's.
     """

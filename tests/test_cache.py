@@ -130,10 +130,10 @@ def test_another_fabric_or_version_is_another_entry(kept, star, monkeypatch):
     synth(star, "-c", "allgather")
     Path(star).write_text(Path(star).read_text().replace("bandwidth: 25", "bandwidth: 26"))
     assert not synth(star, "-c", "allgather")["cached"]
-    name = cache.key(a=1)
-    assert name == cache.key(a=1) != cache.key(a=2)
+    name = cache.key("code", a=1)
+    assert name == cache.key("code", a=1) != cache.key("code", a=2)
     monkeypatch.setattr(cache, "__version__", "999")
-    assert cache.key(a=1) != name
+    assert cache.key("code", a=1) != name
 
 
 def test_a_result_that_a_deadline_cut_short_is_not_kept(kept, star, monkeypatch):
@@ -357,8 +357,9 @@ def test_another_state_of_the_code_has_entries_of_its_own(tmp_path):
     assert cache.fingerprint(package) in seen
 
 
-def test_the_code_is_part_of_the_key(monkeypatch):
-    before = cache.key(a=1)
-    assert cache.key(a=1) == before
-    monkeypatch.setattr(cache, "fingerprint", lambda package: "another state")
-    assert cache.key(a=1) != before
+def test_the_code_is_part_of_the_key(kept, star, monkeypatch):
+    assert cache.key("one", a=1) == cache.key("one", a=1) != cache.key("other", a=1)
+    asked = (star, "-c", "allgather", "-b", "rccl")
+    assert [synth(*asked)["cached"], synth(*asked)["cached"]] == [False, True]
+    monkeypatch.setattr(cache, "fingerprint", lambda: "another state")
+    assert [synth(*asked)["cached"], synth(*asked)["cached"]] == [False, True]

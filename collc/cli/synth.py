@@ -84,8 +84,14 @@ def synth(topology: str | None, as_json: bool, list_plugins: bool, **given: Any)
         raise click.UsageError("Missing argument 'TOPOLOGY'.")
     if not given["collective"]:
         raise click.UsageError("Missing option '-c COLLECTIVE'.")
+    code = None
+    if not given["no_cache"]:
+        from collc import cache
+
+        # Not work that a deadline is for; one that struck here would leave a file open.
+        code = cache.fingerprint()
     with _deadline(given["time_limit"]):
-        shown, files = _result(topology, given)
+        shown, files = _result(topology, given, code)
     paths = _write(files, given["directory"])
     for entry, path in zip(shown["files"], paths, strict=True):
         entry["path"] = path
@@ -93,8 +99,12 @@ def synth(topology: str | None, as_json: bool, list_plugins: bool, **given: Any)
     _show(shown, as_json, to_stderr=given["directory"] == "-")
 
 
-def _result(topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The report and the files, from the cache where it has them and they still pass."""
+def _result(topology: str, given: dict[str, Any], code: str | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """The report and the files, from the cache where it has them and they still pass.
+
+    Args:
+        code: collc's fingerprint; None where the cache is not to be used.
+    """
     from collc import cache
     from collc.cli.request import content, healthy, open_problem
 
@@ -103,8 +113,8 @@ def _result(topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[
         from collc.files import check_writable
 
         check_writable(given["directory"])
-    name = cache.key(**content(asked, given))
-    entry = None if given["no_cache"] else cache.read(name)
+    name = None if code is None else cache.key(code, **content(asked, given))
+    entry = None if name is None else cache.read(name)
     if cached := entry is not None and _still_passes(entry, asked, given):
         shown, files = entry["report"], entry["files"]
     else:
@@ -113,7 +123,7 @@ def _result(topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[
 
         shown, files = compile_asked(asked, topology, given)
         # What a deadline cut short must not be what later runs get.
-        if not given["no_cache"] and OUT_OF_TIME not in shown["passed_over"].values():
+        if name is not None and OUT_OF_TIME not in shown["passed_over"].values():
             cache.write(name, {"report": shown, "files": files})
     # A fabric read from another file is the same fabric, but what reading it brought up may differ.
     warnings = [*asked.warnings, *shown["warnings"]]
