@@ -20,9 +20,10 @@ from collc.ir.collective import Problem, alltoallv, make_collective
 from collc.ir.flow import OPTIMAL_WITHIN, FlowSchedule, Prices
 from collc.ir.topology import Topology
 from collc.solve import LinearProgram, linear_program
+from collc.synth import _deadline, _exact, _symmetry
 from collc.synth._network import Network
 from collc.synth.forestcoll import ForestColl
-from collc.synth.mcf import Mcf, children, descent, extract, master, prices, symmetry
+from collc.synth.mcf import Mcf, children, descent, extract, master
 
 
 def design(family: str, **values: str) -> Topology:
@@ -240,7 +241,7 @@ def test_allgather_by_one_flow_per_sink_agrees_with_forestcoll(topology):
         alone = Network(
             topology, network.tails, network.heads, network.bandwidths, network.unit, demand, network.size
         )  # fmt: skip
-        times.append(prices.certify(alone, master.Master(alone, None).solve("simplex").prices).time)
+        times.append(_exact.certify(alone, master.Master(alone, None).solve("simplex").prices).time)
     trees = ForestColl().run(Problem(topology, make_collective("allgather", n)))
     assert float(max(times)) == pytest.approx(float(trees.time), rel=1e-9)
 
@@ -251,7 +252,7 @@ def test_allgather_by_one_flow_per_sink_agrees_with_forestcoll(topology):
 def test_translations_are_found_and_are_symmetries():
     for topology in (design("torus", dims="3x4"), design("hypercube", dimensions="3"), fabrics.ring(5)):
         network = Network.of(alltoall(topology))
-        found = symmetry.find(network)
+        found = _symmetry.find(network)
         assert found is not None, topology.name
         for image, links in zip(found.vertices, found.links, strict=True):
             assert (network.tails[links] == image[network.tails]).all()
@@ -263,7 +264,7 @@ def test_renamings_that_are_no_group_are_not_taken_for_one():
     """On a complete graph every renaming keeps the links, and the order of links tells nothing."""
     topology = design("complete", n="8")
     network = Network.of(alltoall(topology))
-    found = symmetry.find(network)
+    found = _symmetry.find(network)
     assert found is not None
     every = {tuple(image) for image in found.vertices.tolist()}
     assert all(tuple(one[other].tolist()) in every for one in found.vertices for other in found.vertices)
@@ -275,21 +276,21 @@ def test_a_fabric_with_one_link_slowed_has_no_translations():
     slowed = topology.links[0].__class__(topology.links[0].src, topology.links[0].dst, Fraction(1, 2))
     links = (slowed, *topology.links[1:])
     other = Topology("slowed", topology.gpus, (), links)
-    assert symmetry.find(Network.of(alltoall(topology))) is not None
-    assert symmetry.find(Network.of(alltoall(other))) is None
+    assert _symmetry.find(Network.of(alltoall(topology))) is not None
+    assert _symmetry.find(Network.of(alltoall(other))) is None
     assert_certified(Mcf().run(alltoall(other)))
 
 
 def test_a_demand_that_is_not_even_has_no_translations():
     topology = fabrics.ring(4)
     rows = [[0, 2, 1, 1], [1, 0, 1, 2], [1, 1, 0, 2], [2, 1, 1, 0]]
-    assert symmetry.find(Network.of(Problem(topology, alltoallv(rows)))) is None
+    assert _symmetry.find(Network.of(Problem(topology, alltoallv(rows)))) is None
 
 
 def test_one_source_has_the_optimum_of_all_sources():
     network = Network.of(alltoall(design("torus", dims="3x4")))
-    alone = prices.certify(network, master.Master(network, symmetry.find(network)).solve("simplex").prices)
-    every = prices.certify(network, master.Master(network, None).solve("simplex").prices)
+    alone = _exact.certify(network, master.Master(network, _symmetry.find(network)).solve("simplex").prices)
+    every = _exact.certify(network, master.Master(network, None).solve("simplex").prices)
     assert alone.time == every.time
 
 
@@ -341,7 +342,7 @@ def test_descent_can_be_stopped_at_any_step(monkeypatch):
 def test_a_deadline_too_near_for_the_linear_program_leaves_descent(monkeypatch):
     """And that ends while there is time to finish; the answer is bounded, with its gap."""
     problem = alltoall(design("genkautz", degree="4", n="48"))
-    monkeypatch.setattr(descent, "time_left", lambda: 0.01)
+    monkeypatch.setattr(_deadline, "time_left", lambda: 0.01)
     flow = Mcf().run(problem)
     verify.check(flow)
     assert not flow.is_optimal
@@ -353,10 +354,10 @@ def test_a_deadline_too_near_for_the_linear_program_leaves_descent(monkeypatch):
 def test_the_time_left_is_that_of_the_alarm():
     import signal
 
-    assert descent.time_left() is None
+    assert _deadline.time_left() is None
     signal.setitimer(signal.ITIMER_REAL, 1000)
     try:
-        assert 900 < descent.time_left() <= 1000
+        assert 900 < _deadline.time_left() <= 1000
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -404,7 +405,7 @@ def test_few_ways_per_pair():
     ("values", "expected"), [([0.5, 0.25, 1.0], 4), ([1 / 3, 2.0], 3), ([0.0, 7.0], 1), ([2**0.5], None)]
 )
 def test_common_denominator(values, expected):
-    assert children.common_denominator(numpy.array(values)) == expected
+    assert _exact.common_denominator(numpy.array(values)) == expected
 
 
 @settings(max_examples=50, deadline=None)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from collc.errors import BudgetError, InfeasibleError
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound, FlowSchedule
-from collc.synth import _ways
+from collc.synth import _deadline, _exact, _symmetry, _ways
 from collc.synth._network import Network
-from collc.synth.mcf import children, descent, extract, master, prices, symmetry
+from collc.synth._symmetry import Translations
+from collc.synth.mcf import children, descent, extract, master
 from collc.synth.mcf.master import Fractional
-from collc.synth.mcf.symmetry import Translations
 
 if TYPE_CHECKING:
     import numpy
@@ -65,7 +65,7 @@ class Mcf:
             return _ways.schedule(problem, {}, None)
         if not network.n_links:
             raise InfeasibleError("data must move, and there are no links")
-        translations = symmetry.find(network)
+        translations = _symmetry.find(network)
         n_sources = 1 if translations else int(network.demand.any(axis=1).sum())
         if self.method == "descent" or (self.method == "auto" and n_sources * network.n_links > _MOST_FLOWS):
             return self._by_descent(problem, network)
@@ -85,7 +85,7 @@ class Mcf:
         scale = max(1, parts // int(network.demand.max()))
         flows = children.round_off(network, found, scale)
         ways = extract.ways_of(network, found.sources, flows, scale)
-        return extract.schedule(problem, network, ways, scale, prices.certify(network, found.prices))
+        return extract.schedule(problem, network, ways, scale, _exact.certify(network, found.prices))
 
     def _by_program(self, network: Network, translations: Translations | None) -> tuple[Fractional, Bound | None]:
         program = master.Master(network, translations)
@@ -93,9 +93,9 @@ class Mcf:
         if method == "auto" or method == "descent":
             method = "simplex" if program.is_small else "ipm"
         # Solvers do not hear a deadline; half of the time is left for descent.
-        left = descent.time_left()
+        left = _deadline.time_left()
         found = program.solve(method, None if left is None else left / 2)
-        bound = prices.certify(network, found.prices, alike=translations is not None)
+        bound = _exact.certify(network, found.prices, alike=translations is not None)
         if method == "simplex" and bound is not None:
             found = program.shortened(found, float(bound.time * network.unit * network.size))
         return found, bound
@@ -105,7 +105,7 @@ def _whole(
     network: Network, found: Fractional, translations: Translations | None, bound: Bound | None
 ) -> tuple[Array, int]:
     """The best whole flows near fractional ones, and their units per slot."""
-    nice = children.common_denominator(found.flows.ravel())
+    nice = _exact.common_denominator(found.flows.ravel())
     if nice:
         flows = children.settle(network, found, nice, exactly=True)
         if flows is not None and bound and network.time(_loads(flows, translations), nice) == bound.time:

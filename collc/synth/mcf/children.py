@@ -8,8 +8,6 @@ Source: arXiv:2309.13541, child programs; the cheapest flow in place of the chil
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from collc.solve import cheapest_flow
@@ -21,33 +19,12 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
-# A flow whose entries are multiples of 1/q, to this accuracy, is tried as exactly that.
-_SHARP = 1e-11
-_MOST_PARTS = 10**9
-_MOST_PARTS_OF_ONE = 20_000
 # What a flow in floating point may be off.
 _NEAR = 1e-7
 # By how much of a link's flow a child may exceed it, where the linear program left it short.
 _SLACKS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0)
 # Total units of a source stay well inside 64 bits, also times the length of their ways.
 _UNITS = 2**44
-
-
-def common_denominator(values: Array) -> int | None:
-    """The least q up to a limit such that all values are multiples of 1/q, or nearly; None without one."""
-    import numpy
-
-    scale = 1
-    rest = values
-    while True:
-        rest = rest[numpy.abs(rest - numpy.rint(rest * scale) / scale) > _SHARP]
-        if not len(rest):
-            return scale
-        first = float(rest[0])
-        near = Fraction(first).limit_denominator(_MOST_PARTS_OF_ONE)
-        scale = lcm(scale, near.denominator)
-        if scale > _MOST_PARTS or abs(first - near) > _SHARP:
-            return None
 
 
 def fine_scale(network: Network) -> int:

@@ -10,13 +10,13 @@ Source: block-coordinate Frank-Wolfe on the exponential penalty of Shahrokhi & M
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Iterator
 from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from collc.errors import BudgetError, InfeasibleError
+from collc.synth import _deadline
 from collc.synth._network import Network
 from collc.synth.mcf.master import Fractional
 
@@ -51,19 +51,13 @@ def solve(network: Network, within: float) -> Fractional:
     start = monotonic()
     try:
         for gap in search.sweeps():
-            left = time_left()
+            left = _deadline.time_left()
             # Rounding, extracting and checking the ways takes up to as long again.
             if gap <= within or (left is not None and left < monotonic() - start):
                 break
     except BudgetError:
         pass
     return search.found
-
-
-def time_left() -> float | None:
-    """Seconds to the deadline that the command line set for this process; None without one."""
-    left = signal.getitimer(signal.ITIMER_REAL)[0] if hasattr(signal, "getitimer") else 0.0
-    return left or None
 
 
 class Descent:

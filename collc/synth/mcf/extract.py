@@ -17,7 +17,7 @@ from collc.ir.forest import Forest
 from collc.solve import CAPACITY_LIMIT
 from collc.synth import _ways
 from collc.synth._network import Network
-from collc.synth.mcf.symmetry import Translations
+from collc.synth._symmetry import Translations
 
 if TYPE_CHECKING:
     import numpy

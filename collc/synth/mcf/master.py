@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from collc.errors import BudgetError, InfeasibleError
 from collc.solve import LinearAnswer, LinearProgram, Method, linear_program
 from collc.synth._network import Network
-from collc.synth.mcf.symmetry import Translations
+from collc.synth._symmetry import Translations
 
 if TYPE_CHECKING:
     import numpy
