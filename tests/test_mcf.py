@@ -20,10 +20,10 @@ from collc.ir.collective import Problem, alltoallv, make_collective
 from collc.ir.flow import OPTIMAL_WITHIN, FlowSchedule, Prices
 from collc.ir.topology import Topology
 from collc.solve import LinearProgram, linear_program
-from collc.synth import _deadline, _exact, _symmetry
+from collc.synth import _deadline, _exact, _master, _symmetry
 from collc.synth._network import Network
 from collc.synth.forestcoll import ForestColl
-from collc.synth.mcf import Mcf, children, descent, extract, master
+from collc.synth.mcf import Mcf, children, descent, extract
 
 
 def design(family: str, **values: str) -> Topology:
@@ -241,7 +241,7 @@ def test_allgather_by_one_flow_per_sink_agrees_with_forestcoll(topology):
         alone = Network(
             topology, network.tails, network.heads, network.bandwidths, network.unit, demand, network.size
         )  # fmt: skip
-        times.append(_exact.certify(alone, master.Master(alone, None).solve("simplex").prices).time)
+        times.append(_exact.certify(alone, _master.Master(alone, None).solve("simplex").prices).time)
     trees = ForestColl().run(Problem(topology, make_collective("allgather", n)))
     assert float(max(times)) == pytest.approx(float(trees.time), rel=1e-9)
 
@@ -289,8 +289,8 @@ def test_a_demand_that_is_not_even_has_no_translations():
 
 def test_one_source_has_the_optimum_of_all_sources():
     network = Network.of(alltoall(design("torus", dims="3x4")))
-    alone = _exact.certify(network, master.Master(network, _symmetry.find(network)).solve("simplex").prices)
-    every = _exact.certify(network, master.Master(network, None).solve("simplex").prices)
+    alone = _exact.certify(network, _master.Master(network, _symmetry.find(network)).solve("simplex").prices)
+    every = _exact.certify(network, _master.Master(network, None).solve("simplex").prices)
     assert alone.time == every.time
 
 
@@ -367,7 +367,7 @@ def test_ways_add_up_to_the_flow(monkeypatch, few):
     """Compiled and interpreted alike."""
     monkeypatch.setattr(extract, "_FEW_RANKS", few)
     network = Network.of(alltoall(design("genkautz", degree="4", n="16")))
-    found = master.Master(network, None).solve("simplex")
+    found = _master.Master(network, None).solve("simplex")
     scale = children.fine_scale(network)
     flows = children.settle(network, found, scale, exactly=False)
     ways = extract.ways_of(network, found.sources, flows, scale)

@@ -1,6 +1,6 @@
 """All-to-all on any fabric by multi-commodity flow: the rate no schedule beats, and ways that reach it.
 
-network -> translations -> master (a linear program) or descent (large fabrics) -> prices: the bound
+network -> translations -> _master (a linear program) or descent (large fabrics) -> prices: the bound
                                                       -> children: whole flows -> extract: ways of pairs
 """
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from collc.errors import BudgetError, InfeasibleError
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound, FlowSchedule
-from collc.synth import _deadline, _exact, _symmetry, _ways
+from collc.synth import _deadline, _exact, _master, _symmetry, _ways
+from collc.synth._master import Fractional
 from collc.synth._network import Network
 from collc.synth._symmetry import Translations
-from collc.synth.mcf import children, descent, extract, master
-from collc.synth.mcf.master import Fractional
+from collc.synth.mcf import children, descent, extract
 
 if TYPE_CHECKING:
     import numpy
@@ -88,7 +88,7 @@ class Mcf:
         return extract.schedule(problem, network, ways, scale, _exact.certify(network, found.prices))
 
     def _by_program(self, network: Network, translations: Translations | None) -> tuple[Fractional, Bound | None]:
-        program = master.Master(network, translations)
+        program = _master.Master(network, translations)
         method = self.method
         if method == "auto" or method == "descent":
             method = "simplex" if program.is_small else "ipm"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from collc.solve import cheapest_flow
+from collc.synth._master import Fractional
 from collc.synth._network import Network
-from collc.synth.mcf.master import Fractional
 
 if TYPE_CHECKING:
     import numpy

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from collc.errors import BudgetError, InfeasibleError
 from collc.synth import _deadline
+from collc.synth._master import Fractional
 from collc.synth._network import Network
-from collc.synth.mcf.master import Fractional
 
 if TYPE_CHECKING:
     import numpy
