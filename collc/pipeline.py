@@ -101,7 +101,7 @@ def _forwarding_only(request: Request) -> tuple[Request, tuple[str, ...]]:
     if request.options.get("in_network") == "true":
         raise UnsupportedError(f"{target.backend} files cannot make switches add or copy; leave out in_network=true")
     plain = replace(request, problem=replace(problem, topology=fabric))
-    if not any(len(chunk.precondition) > 1 < len(chunk.postcondition) for chunk in problem.collective.chunks):
+    if not any(before > 1 < after for before, after in problem.collective.shapes):
         return plain, ()
     return plain, (f"{target.backend} files cannot make switches add or copy; schedule and bound do without",)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import fabrics
@@ -45,7 +46,8 @@ def test_a_group_is_what_it_was(name):
     whole = side_by_side(parts)
     assert whole.n_ranks == 9
     for part, ranks in zip(parts, whole.groups, strict=True):
-        assert part_of(whole, ranks) == part
+        written_out = replace(part, chunks=tuple(part.chunks))
+        assert part_of(whole, ranks) == written_out
 
 
 def test_groups_do_the_same_thing():

@@ -11,12 +11,14 @@ from conftest import ring_fabric, star_fabric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collc.cost.demand import Demand
 from collc.errors import InputError, Place, nearest
 from collc.ir import text
 from collc.ir.collective import COLLECTIVES, Chunk, Collective, Places, Problem, alltoallv, make_collective
 from collc.ir.flow import Bound, Cut, FlowSchedule, Prices, Tree
 from collc.ir.program import Buffer, Gpu, Instruction, Op, Program, Slot, Threadblock
 from collc.ir.schedule import Schedule, Send
+from collc.ir.text import dumps, loads
 from collc.ir.topology import Link, Route, Topology
 
 ONE = Fraction(1)
@@ -126,6 +128,41 @@ def test_the_table_by_hand():
     assert dict(exchange.postcondition) == {2: 1}
     rooted = make_collective("broadcast", 3, root=2).chunks[0]
     assert dict(rooted.precondition) == {2: 0}
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (4, 1), (3, 5)])
+def test_the_table_of_an_alltoall_is_a_rule(n, k):
+    rule = make_collective("alltoall", n, k)
+    written_out = replace(rule, chunks=tuple(rule.chunks))
+    assert rule == make_collective("alltoall", n).refined(k)
+    assert written_out.refined(2).chunks == tuple(rule.refined(2).chunks)
+    assert tuple(rule.chunks[at] for at in range(-len(rule.chunks), 0)) == written_out.chunks == rule.chunks[:]
+    assert rule.groups == written_out.groups
+    assert rule.shapes == written_out.shapes == {(1, 1)}
+    for name, column in vars(rule.columns).items():
+        assert column.tolist() == getattr(written_out.columns, name).tolist()
+    assert (Demand.of(rule).pairs == Demand.of(written_out).pairs).all()
+    with pytest.raises(IndexError):
+        rule.chunks[n * n * k]
+
+
+def test_a_rule_is_short_in_text_and_written_out_tables_are_still_read():
+    problem = Problem(ring_fabric(3), make_collective("alltoall", 3, 2))
+    text = dumps(problem)
+    assert '"chunks":{"n_ranks":3,"per_pair":2}' in text
+    assert loads(text) == problem
+    written_out = replace(problem, collective=replace(problem.collective, chunks=tuple(problem.collective.chunks)))
+    assert loads(dumps(written_out)) == written_out
+    for found, message in (
+        ("3,", 'Problem.collective.chunks.n_ranks: "3,"; expected int'),
+        (0, "2 chunks for each pair of 0 ranks"),
+        (4, "ranks 3..3; expected 0..2"),
+        (10**6, "67108864 chunks at most"),
+    ):
+        with pytest.raises(InputError, match=message):
+            loads(text.replace('"chunks":{"n_ranks":3', f'"chunks":{{"n_ranks":{json.dumps(found)}'))
+    with pytest.raises(InputError, match="the buffer has 6"):
+        loads(text.replace('"per_pair":2', '"per_pair":3'))
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from collc.ir.collective import Collective
+from collc.ir.collective import AllPairs, Collective
 
 if TYPE_CHECKING:
     import numpy
@@ -37,15 +37,15 @@ class Demand:
         """The demand of a table; chunks that stay where they are count for nothing."""
         import numpy
 
-        n = collective.n_ranks
+        n, pairs = collective.n_ranks, _pairs(collective)
+        numpy.fill_diagonal(pairs, 0)
         spread, gathered = [0] * n, [0] * n
-        pairs = numpy.zeros((n, n), dtype=numpy.int64)
         others: dict[tuple[frozenset[int], frozenset[int]], int] = {}
-        for chunk in collective.chunks:
+        for chunk in () if collective.shapes == {(1, 1)} else collective.chunks:
             before, after = chunk.precondition.ranks, chunk.postcondition.ranks
             if len(before) == 1 and len(after) == 1:
-                pairs[before[0], after[0]] += chunk.count if before[0] != after[0] else 0
-            elif len(before) == 1 and len(after) == n:
+                continue
+            if len(before) == 1 and len(after) == n:
                 spread[before[0]] += chunk.count
             elif len(before) == n and len(after) == 1:
                 gathered[after[0]] += chunk.count
@@ -132,3 +132,20 @@ class Demand:
         """The demand on the reversed fabric that the same schedules serve, turned round."""
         others = tuple((after, before, slots) for before, after, slots in self.others)
         return Demand(self.n_ranks, self.gathered, self.spread, self.pairs.T, others, self.size)
+
+
+def _pairs(collective: Collective) -> numpy.ndarray[tuple[int, int], numpy.dtype[numpy.int64]]:
+    """[n x n] slots from one contributor to one consumer, what stays where it is among them."""
+    import numpy
+
+    n = collective.n_ranks
+    if isinstance(collective.chunks, AllPairs):
+        found = numpy.zeros((n, n), dtype=numpy.int64)
+        concerned = collective.chunks.n_ranks
+        found[:concerned, :concerned] = collective.chunks.per_pair
+        return found
+    table = collective.columns
+    alone = (table.contributors == 1) & (table.consumers == 1)
+    found = numpy.zeros((n, n), dtype=numpy.int64)
+    numpy.add.at(found, (table.sources[alone], table.sinks[alone]), table.counts[alone])
+    return found

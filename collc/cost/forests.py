@@ -23,7 +23,7 @@ def hop_loads(collective: Collective, forest: Forest) -> dict[tuple[str, str], F
     """Bytes that cross each link, per byte of message size; None where 64 bits do not hold the sums."""
     import numpy
 
-    counts = numpy.array([chunk.count for chunk in collective.chunks], dtype=numpy.int64)
+    counts = collective.columns.counts
     n_edges = len(forest.reduces) + len(forest.broadcasts)
     if not n_edges:
         return {}

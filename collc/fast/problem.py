@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def refusal(problem: Problem) -> str | None:
     """Why there is no plan for a problem; None where there is one."""
-    for index, chunk in enumerate(problem.collective.chunks):
+    for index, chunk in enumerate(() if problem.collective.shapes == {(1, 1)} else problem.collective.chunks):
         if len(chunk.precondition) != 1 or len(chunk.postcondition) != 1:
             return (
                 f"chunk {index} of {problem.collective.name} goes from {len(chunk.precondition)} ranks to "

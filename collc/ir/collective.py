@@ -6,72 +6,29 @@ name. Counting follows nccl-tests: the message size is the larger of a rank's tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 from collc.errors import InputError, nearest
+from collc.ir.chunks import AllPairs, Chunk, Columns, Places, shapes
 from collc.ir.topology import Topology
 
-
-@dataclass(frozen=True)
-class Places(Mapping[int, int]):
-    """Rank -> offset [chunks] in that rank's buffer. A rule, so that n ranks cost no memory.
-
-    Attributes:
-        ranks: increasing; a range where all ranks are meant.
-        offsets: one number for all of them, or one number each.
-    """
-
-    ranks: Sequence[int]
-    offsets: int | tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        # A range is not walked: a document may name one of any length.
-        rises = self.ranks.step > 0 if isinstance(self.ranks, range) else _rises(self.ranks)
-        if not rises:
-            raise InputError(f"places: ranks {list(self.ranks[:8])}; expected increasing numbers")
-        if isinstance(self.offsets, tuple) and len(self.offsets) != len(self.ranks):
-            raise InputError(f"places: {len(self.offsets)} offsets for {len(self.ranks)} ranks")
-
-    def __getitem__(self, rank: int) -> int:
-        if isinstance(self.ranks, range):
-            if rank not in self.ranks:
-                raise KeyError(rank)
-            index = self.ranks.index(rank)
-        else:
-            try:
-                index = self.ranks.index(rank)
-            except ValueError:
-                raise KeyError(rank) from None
-        return self.offsets if isinstance(self.offsets, int) else self.offsets[index]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.ranks)
-
-    def __len__(self) -> int:
-        return len(self.ranks)
-
-
-def _rises(ranks: Sequence[int]) -> bool:
-    return all(a < b for a, b in pairwise(ranks))
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """One piece of data. Its value is the sum of one contribution from each rank in
-    `precondition` (a copy is a sum of one).
-
-    Attributes:
-        precondition: rank -> offset of its contribution in its input buffer [slots].
-        postcondition: rank -> offset of the value in its output buffer [slots].
-        count: slots it fills, at those offsets and after; 1 but where ranks have blocks of their own length.
-    """
-
-    precondition: Places
-    postcondition: Places
-    count: int = 1
+__all__ = [
+    "COLLECTIVES",
+    "NAMES",
+    "ROOTED",
+    "UNEVEN",
+    "AllPairs",
+    "Chunk",
+    "Collective",
+    "Columns",
+    "Places",
+    "Problem",
+    "alltoallv",
+    "make_collective",
+    "padded",
+]
 
 
 @dataclass(frozen=True)
@@ -95,7 +52,7 @@ class Collective:
     chunk_factor: int
     input_chunks: int
     output_chunks: int
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[Chunk, ...] | AllPairs
     shift: tuple[int, ...]
     inplace: bool = False
     root: int | None = None
@@ -107,7 +64,9 @@ class Collective:
             )
         if len(self.shift) != self.n_ranks:
             raise InputError(f"{self.name}: {len(self.shift)} shifts for {self.n_ranks} ranks")
-        for index, chunk in enumerate(self.chunks):
+        # The last chunk of a rule has the highest ranks and offsets.
+        first = len(self.chunks) - 1 if isinstance(self.chunks, AllPairs) else 0
+        for index, chunk in enumerate(self.chunks[first:], first):
             for side, places, limit in (
                 ("precondition", chunk.precondition, self.input_chunks),
                 ("postcondition", chunk.postcondition, self.output_chunks),
@@ -118,6 +77,16 @@ class Collective:
     def size_chunks(self) -> int:
         """Slots that make up the message size: the larger buffer, as nccl-tests counts."""
         return max(self.input_chunks, self.output_chunks)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The table by column."""
+        return Columns.of(self.chunks)
+
+    @cached_property
+    def shapes(self) -> frozenset[tuple[int, int]]:
+        """(contributors, consumers) that chunks have."""
+        return shapes(self.chunks)
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
@@ -158,10 +127,14 @@ class Collective:
 
         Chunk j of the old table becomes the chunks that follow those of chunks 0 .. j-1, in order.
         """
-        chunks = tuple(
-            Chunk(_shifted(chunk.precondition, factor, part), _shifted(chunk.postcondition, factor, part))
-            for chunk in self.chunks
-            for part in range(chunk.count * factor)
+        chunks = (
+            replace(self.chunks, per_pair=self.chunks.per_pair * factor)
+            if isinstance(self.chunks, AllPairs)
+            else tuple(
+                Chunk(_shifted(chunk.precondition, factor, part), _shifted(chunk.postcondition, factor, part))
+                for chunk in self.chunks
+                for part in range(chunk.count * factor)
+            )
         )
         return replace(
             self,
@@ -237,12 +210,7 @@ def _allreduce(n: int, k: int, root: int) -> Collective:
 
 
 def _alltoall(n: int, k: int, root: int) -> Collective:
-    # Where a pair's chunk lies before is where the other way's lies after: each place serves twice.
-    place = [[_one(rank, offset) for offset in range(n * k)] for rank in range(n)]
-    chunks = tuple(
-        Chunk(place[s][d * k + i], place[d][s * k + i]) for s in range(n) for d in range(n) for i in range(k)
-    )
-    return Collective("alltoall", n, k, n * k, n * k, chunks, (0,) * n)
+    return Collective("alltoall", n, k, n * k, n * k, AllPairs(n, k), (0,) * n)
 
 
 def _broadcast(n: int, k: int, root: int) -> Collective:

@@ -111,7 +111,7 @@ class FlowSchedule:
     def chunks_per_slot(self) -> int:
         """The least number of chunks a slot is cut into so that every tree carries whole ones."""
         table = self.problem.collective.chunks
-        if isinstance(self.trees, Forest) and all(chunk.count == 1 for chunk in table):
+        if isinstance(self.trees, Forest) and bool((self.problem.collective.columns.counts == 1).all()):
             return self.trees.lowest_denominator
         return lcm(*((tree.weight * table[tree.chunk].count).denominator for tree in self.trees))
 

@@ -1,8 +1,8 @@
 """One stable JSON form for every level: `dumps` and `loads`.
 
 A document is `{"collc": VERSION, "kind": "Program", ...fields}`. Fractions are written "p/q", enums
-by value, `Places` as their rule, so the text of a 1024-rank allgather stays small. The round trip is
-exact, and equal values give equal text.
+by value, `Places` and `AllPairs` as their rule, so the text of a problem of 1024 ranks stays small. The
+round trip is exact, and equal values give equal text.
 """
 
 from __future__ import annotations
@@ -130,6 +130,8 @@ def _decode_union(arguments: Sequence[Any], data: Any, where: str) -> Any:
         return _decode(named[name], {key: data[key] for key in data if key != "kind"}, where)
     for kind in choices:
         if typing.get_origin(kind) is tuple and isinstance(data, list):
+            return _decode(kind, data, where)
+        if is_dataclass(kind) and isinstance(data, dict):
             return _decode(kind, data, where)
         if isinstance(kind, type) and isinstance(data, kind) and not isinstance(data, bool):
             return data

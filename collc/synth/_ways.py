@@ -18,7 +18,7 @@ Way = tuple[tuple[str, ...], Fraction]
 
 def refusal(name: str, problem: Problem) -> str | None:
     """Why a synthesizer that only knows pairs does not serve a problem; None where it does."""
-    if all(len(chunk.precondition) == len(chunk.postcondition) == 1 for chunk in problem.collective.chunks):
+    if problem.collective.shapes <= {(1, 1)}:
         return None
     return f"{name} moves each chunk from one rank to one rank; {problem.collective.name} copies or adds"
 

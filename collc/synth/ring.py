@@ -41,8 +41,7 @@ class Ring:
     def supports(self, problem: Problem) -> str | None:
         """None, or why it does not serve this problem."""
         n = problem.collective.n_ranks
-        shapes = {(len(chunk.precondition), len(chunk.postcondition)) for chunk in problem.collective.chunks}
-        if n > 1 and shapes not in ({(1, n)}, {(n, 1)}, {(n, n)}):
+        if n > 1 and problem.collective.shapes not in ({(1, n)}, {(n, 1)}, {(n, n)}):
             return f"ring spreads or sums over all ranks; {problem.collective.name} does not"
         return None
 

@@ -123,15 +123,19 @@ def _broadcast_faults(where: str, tree: Tree, consumers: frozenset[int]) -> Iter
 
 def _weight_faults(flow: FlowSchedule) -> Iterator[Finding]:
     """The weights of a chunk's trees add to one; a chunk that need not move may have no tree."""
-    n_chunks = len(flow.problem.collective.chunks)
-    total = forest.weights(flow.trees, n_chunks) if isinstance(flow.trees, Forest) else None
-    if total is None:
-        total = [Fraction(0)] * n_chunks
+    collective = flow.problem.collective
+    wrong = forest.unbalanced(flow.trees, collective) if isinstance(flow.trees, Forest) else None
+    if wrong is None:
+        total = [Fraction(0)] * len(collective.chunks)
         for tree in flow.trees:
             total[tree.chunk] += tree.weight
-    for index, chunk in enumerate(flow.problem.collective.chunks):
-        if total[index] != 1 and (total[index] or _moves(chunk)):
-            yield Finding("weights", "error", f"the weights of chunk {index}'s trees add to {total[index]}; expected 1")
+        wrong = {
+            index: total[index]
+            for index, chunk in enumerate(collective.chunks)
+            if total[index] != 1 and (total[index] or _moves(chunk))
+        }
+    for index, weight in wrong.items():
+        yield Finding("weights", "error", f"the weights of chunk {index}'s trees add to {weight}; expected 1")
 
 
 def _moves(chunk: Chunk) -> bool:

@@ -1,13 +1,13 @@
 """Checks many trees in arrays at once; which of them need to be looked at one by one.
 
 A tree passes here if its edges reach (or, read backwards, leave) every rank but the root exactly
-once, each after the edge that feeds it: then it spans and has no circle. All others are left to the
-checker of single trees, which says what is wrong.
+once, each after the edge that feeds it: then it spans and has no circle. A tree between two ranks passes
+if its edges are one way from the one to the other. All others are left to the checker of single trees,
+which says what is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +29,8 @@ def suspects(forest: Forest, collective: Collective) -> list[int]:
     import numpy
 
     n = collective.n_ranks
-    # By chunk, whether all ranks or only the root are concerned; other chunks are looked at one by one.
-    gathers = numpy.array([_kind(chunk.precondition.ranks, n) for chunk in collective.chunks])
-    spreads = numpy.array([_kind(chunk.postcondition.ranks, n) for chunk in collective.chunks])
-    sole = numpy.array([_sole(chunk.precondition.ranks) for chunk in collective.chunks])
-    last = numpy.array([_sole(chunk.postcondition.ranks) for chunk in collective.chunks])
+    table = collective.columns
+    alone = (table.contributors == 1) & (table.consumers == 1)
     first, final = forest.vertices[forest.route_starts[:-1]], forest.vertices[forest.route_starts[1:] - 1]
     found: list[int] = []
     step = max(1, _BATCH // n)
@@ -42,7 +39,12 @@ def suspects(forest: Forest, collective: Collective) -> list[int]:
         chunk, root = forest.chunks[batch], forest.roots[batch]
         down = _Edges.of(forest.broadcasts, forest.broadcast_starts, batch, first, final)
         up = _Edges.of(forest.reduces, forest.reduce_starts, batch, first, final).backwards()
-        good = _fits(down, root, n, spreads[chunk], last[chunk]) & _fits(up, root, n, gathers[chunk], sole[chunk])
+        source, sink = table.sources[chunk], table.sinks[chunk]
+        good = alone[chunk] & (source == root) & _is_way(down, root, n, sink)
+        good &= numpy.bincount(up.tree, minlength=len(root)) == 0
+        if not alone[chunk].all():
+            spreads = _fits(down, root, n, table.consumers[chunk], sink)
+            good |= ~alone[chunk] & spreads & _fits(up, root, n, table.contributors[chunk], source)
         found += (numpy.nonzero(~good)[0] + start).tolist()
     return found
 
@@ -98,7 +100,7 @@ def _by_route(forest: Forest, collective: Collective) -> Array | None:
     """By route of the table, what it carries [shares of a slot x the denominator]."""
     import numpy
 
-    counts = numpy.array([chunk.count for chunk in collective.chunks], dtype=numpy.int64)
+    counts = collective.columns.counts
     n_edges = len(forest.reduces) + len(forest.broadcasts)
     if n_edges and int(forest.numerators.max()) * int(counts.max()) * n_edges >= _LARGEST:
         return None
@@ -108,24 +110,21 @@ def _by_route(forest: Forest, collective: Collective) -> Array | None:
     return loads
 
 
-def weights(forest: Forest, n_chunks: int) -> list[Fraction] | None:
-    """By chunk, the sum of its trees' weights; None where 64 bits do not do."""
+def unbalanced(forest: Forest, collective: Collective) -> dict[int, Fraction] | None:
+    """Chunk -> the sum of its trees' weights where that is not one; None where 64 bits do not do.
+
+    A chunk that need not move may have no tree.
+    """
     import numpy
 
     if len(forest) and int(forest.numerators.max()) * len(forest) >= _LARGEST:
         return None
-    total = numpy.zeros(n_chunks, dtype=numpy.int64)
+    table = collective.columns
+    total = numpy.zeros(len(table.sources), dtype=numpy.int64)
     numpy.add.at(total, forest.chunks, forest.numerators)
-    return [Fraction(weight, forest.denominator) for weight in total.tolist()]
-
-
-def _kind(ranks: Sequence[int], n: int) -> int:
-    """0 for one rank, 1 for all, 2 for some."""
-    return 1 if len(ranks) == n else 0 if len(ranks) == 1 else 2
-
-
-def _sole(ranks: Sequence[int]) -> int:
-    return ranks[0] if len(ranks) == 1 else -1
+    stays = (table.sources == table.sinks) & (table.sources >= 0)
+    wrong = numpy.flatnonzero((total != forest.denominator) & ((total != 0) | ~stays)).tolist()
+    return {chunk: Fraction(int(total[chunk]), forest.denominator) for chunk in wrong}
 
 
 class _Edges:
@@ -146,11 +145,27 @@ class _Edges:
         return _Edges(self.tree[::-1], self.taker[::-1], self.giver[::-1])
 
 
-def _fits(edges: _Edges, root: Array, n: int, kind: Array, sole: Array) -> Array:
+def _is_way(edges: _Edges, root: Array, n: int, sink: Array) -> Array:
+    """By tree, whether its edges lead one after another from its root to a rank, and meet no rank twice."""
+    import numpy
+
+    n_trees = len(root)
+    end = root.copy()
+    end[edges.tree] = edges.taker  # of several, the last stays
+    starts = numpy.append(True, edges.tree[1:] != edges.tree[:-1])[: len(edges.tree)]
+    before = numpy.where(starts, root[edges.tree], numpy.roll(edges.taker, 1))
+    wrong = numpy.bincount(edges.tree, before != edges.giver, minlength=n_trees) > 0
+    met = numpy.sort(numpy.concatenate([edges.tree * n + edges.taker, numpy.arange(n_trees) * n + root]))
+    wrong[met[1:][met[1:] == met[:-1]] // n] = True
+    is_way: Array = ~wrong & (end == sink)
+    return is_way
+
+
+def _fits(edges: _Edges, root: Array, n: int, concerned: Array, sole: Array) -> Array:
     """By tree, whether it reaches every rank once, and from ranks that were reached before.
 
     Args:
-        kind: by tree, 1 where all ranks are to be reached, 0 where only `sole` is, which must be the root.
+        concerned: by tree, how many ranks are to be reached; where one is, `sole`, that must be the root.
     """
     import numpy
 
@@ -163,7 +178,7 @@ def _fits(edges: _Edges, root: Array, n: int, kind: Array, sole: Array) -> Array
     when[base + edges.taker] = numpy.arange(never)
     when[numpy.arange(n_trees) * n + root] = -1
     late = numpy.bincount(edges.tree, when[base + edges.giver] >= numpy.arange(never), minlength=n_trees) > 0
-    everywhere = (times == 1).all(axis=1) & (kind == 1)
-    nowhere = (numpy.bincount(edges.tree, minlength=n_trees) == 0) & (kind == 0) & (sole == root)
+    everywhere = (times == 1).all(axis=1) & (concerned == n)
+    nowhere = (numpy.bincount(edges.tree, minlength=n_trees) == 0) & (concerned == 1) & (sole == root)
     fits: Array = (everywhere & ~late) | nowhere
     return fits

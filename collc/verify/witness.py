@@ -9,9 +9,10 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import takewhile
 
-from collc.ir.collective import Problem
+from collc.ir.collective import Collective, Problem
 from collc.ir.flow import Bound, Cut, Prices
 from collc.ir.topology import Topology
+from collc.verify import fares
 from collc.verify.findings import Finding
 
 
@@ -109,19 +110,33 @@ def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
     topology, collective = problem.topology, problem.collective
     unit = math.lcm(*(price.denominator for *_, price in prices.price))
     price_of = {(src, dst): int(price * unit) for src, dst, price in prices.price}
-    fares = _Fares(topology, price_of)
-    owed = 0
-    for chunk in collective.chunks:
+    owed = _owed_by_pairs(topology, collective, price_of) if (1, 1) in collective.shapes else 0
+    known = _Fares(topology, price_of)
+    for chunk in () if collective.shapes == {(1, 1)} else collective.chunks:
         before, after = chunk.precondition.ranks, chunk.postcondition.ranks
         if len(before) == len(after) == 1:
-            pays = fares.between(before[0], after[0]) if before[0] != after[0] else 0
-        elif prices.rooted and not fares.switches:
-            pays = fares.trees(before, after)
+            continue
+        if prices.rooted and not known.switches:
+            pays = known.trees(before, after)
         else:
-            pays = fares.least * fares.transfers(before, after)
+            pays = known.least * known.transfers(before, after)
         owed += pays * chunk.count
     offered = sum((topology.link[hop].bandwidth * price for hop, price in price_of.items()), Fraction())
     return Fraction(owed, unit * collective.size_chunks), offered / unit
+
+
+def _owed_by_pairs(topology: Topology, collective: Collective, price_of: Mapping[tuple[str, str], int]) -> int:
+    """What the chunks from one rank to one rank pay."""
+    import numpy
+
+    table = collective.columns
+    alone = numpy.flatnonzero((table.contributors == 1) & (table.consumers == 1))
+    origins, row = numpy.unique(table.sources[alone], return_inverse=True)
+    pays = fares.cheapest(topology, price_of, origins.tolist())[row, table.sinks[alone]]
+    counts = table.counts[alone]
+    if int(pays.max()) * int(counts.max()) >= 1 << 62:
+        pays = pays.astype(object)
+    return fares.total(pays * counts)
 
 
 def transfers(before: Collection[int], after: Collection[int], n_groups: int) -> int:
@@ -158,16 +173,8 @@ class _Fares:
             vertex: [(head, price_of.get((vertex, head), 0)) for head in heads]
             for vertex, heads in topology.successors.items()
         }
-        self._from: dict[int, dict[int, int]] = {}
         self._ends: dict[Sequence[int], frozenset[int]] = {}
         self._cheapest: dict[frozenset[int], tuple[dict[int, int], dict[int, int]]] = {}
-
-    def between(self, src: int, dst: int) -> int:
-        """The least price from one rank to another."""
-        if src not in self._from:
-            self._from[src] = dict(self._walk(src))
-        # Ranks that cannot be reached fail the routes' check; here they owe nothing.
-        return self._from[src].get(dst, 0)
 
     @cached_property
     def least(self) -> int:

@@ -43,12 +43,12 @@ class Bfb:
     def supports(self, problem: Problem) -> str | None:
         """None, or why it does not serve this problem."""
         n = problem.collective.n_ranks
-        shapes = [(len(chunk.precondition), len(chunk.postcondition)) for chunk in problem.collective.chunks]
         if n < 2:
             return "there is one rank, so nothing moves"
         if n > _MOST_RANKS:
             return f"it writes every rank's every hop out; {n} ranks, expected {_MOST_RANKS} at most"
-        if set(shapes) not in ({(1, n)}, {(n, 1)}, {(n, n)}) or (shapes[0] != (n, n) and len(shapes) < n):
+        shapes = problem.collective.shapes
+        if shapes not in ({(1, n)}, {(n, 1)}, {(n, n)}) or (shapes != {(n, n)} and len(problem.collective.chunks) < n):
             return f"it spreads or sums from and to every rank; {problem.collective.name} does not"
         return as_fabric(problem.topology).unsuited
 
@@ -63,8 +63,8 @@ class Bfb:
         self._check()
         limit = cost.tree_bound(problem)
         fabric = as_fabric(problem.topology)
-        shapes = {(len(chunk.precondition) == 1, len(chunk.postcondition) == 1) for chunk in problem.collective.chunks}
-        spreads, sums = shapes != {(False, True)}, shapes != {(True, False)}
+        shapes = problem.collective.shapes
+        spreads, sums = any(after > 1 for _, after in shapes), any(before > 1 for before, _ in shapes)
         down = self._plan(fabric) if spreads else None
         back = self._back(fabric, down) if sums else None
         trees = _trees(problem, fabric, down, back)

@@ -93,7 +93,7 @@ class ForestColl:
             raise
 
     def _of_one_group(self, problem: Problem, limit: Bound) -> FlowSchedule:
-        sums = all(len(chunk.precondition) == len(chunk.postcondition) > 1 for chunk in problem.collective.chunks)
+        sums = all(before == after > 1 for before, after in problem.collective.shapes)
         if sums and self.trees_per_rank is None and (flow := in_network_allreduce(problem, limit)):
             return flow
         found = self._trees(problem)

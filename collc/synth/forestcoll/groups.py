@@ -48,8 +48,10 @@ def refusal(collective: Collective) -> str | None:
     """Why the chunks of a group do not all spread over it, or all come from it; None where they do."""
     for ranks in collective.groups:
         members, n = set(ranks), len(ranks)
-        chunks = [chunk for chunk in collective.chunks if chunk.precondition.ranks[0] in members]
-        shapes = {(len(chunk.precondition), len(chunk.postcondition)) for chunk in chunks}
+        shapes = collective.shapes
+        if n < collective.n_ranks:
+            chunks = [chunk for chunk in collective.chunks if chunk.precondition.ranks[0] in members]
+            shapes = frozenset((len(chunk.precondition), len(chunk.postcondition)) for chunk in chunks)
         if n > 1 and shapes not in ({(1, n)}, {(n, 1)}, {(n, n)}):
             return f"forestcoll spreads or sums over all ranks of a group; {collective.name} does not"
     return None

@@ -147,12 +147,9 @@ def _forest(problem: Problem, network: Network, ways: Ways, scale: int, denomina
     import numpy
 
     n = network.n_ranks
-    chunks = problem.collective.chunks
-    ends = numpy.array(
-        [(chunk.precondition.ranks[0], chunk.postcondition.ranks[0]) for chunk in chunks], dtype=numpy.int64
-    )
-    pair = ends[:, 0] * n + ends[:, 1]
-    stays = ends[:, 0] == ends[:, 1]
+    table = problem.collective.columns
+    pair = table.sources * n + table.sinks
+    stays = table.sources == table.sinks
     of_way = ways.sources * n + ways.sinks
     first, last = numpy.searchsorted(of_way, pair), numpy.searchsorted(of_way, pair, side="right")
     per_chunk = numpy.where(stays, 1, last - first)
@@ -170,9 +167,9 @@ def _forest(problem: Problem, network: Network, ways: Ways, scale: int, denomina
         names=network.vertices,
         n_ranks=n,
         denominator=denominator,
-        chunks=numpy.repeat(numpy.arange(len(chunks)), per_chunk),
+        chunks=numpy.repeat(numpy.arange(len(pair)), per_chunk),
         numerators=numerators,
-        roots=numpy.repeat(ends[:, 0], per_chunk),
+        roots=numpy.repeat(table.sources, per_chunk),
         reduces=numpy.zeros(0, dtype=numpy.int64),
         reduce_starts=numpy.zeros(len(way) + 1, dtype=numpy.int64),
         broadcasts=routes[picked],
