@@ -23,6 +23,7 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
     """
     flow, problem = outcome.best.flow, request.problem
     bound = flow.bound
+    least = cost.height_bound(flow)
     return {
         "topology": topology,
         "ranks": problem.topology.n_ranks,
@@ -40,6 +41,8 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
         "trees": len(flow.trees),
         "trees_per_rank": _trees_per_rank(outcome.best),
         "max_height": cost.max_height(flow.trees),
+        "height_at_least": least.hops if least else None,
+        "height_because": least.why if least else None,
         **_details(outcome.best),
         "passed_over": dict(outcome.passed_over),
         "seconds": dict(outcome.seconds),

@@ -25,9 +25,7 @@ def lines(shown: dict[str, Any]) -> Iterator[str]:
         yield f"  at {shown['size_bytes']} bytes  {time}, {shown['algbw_GBps'] or 0:.4g} GB/s algbw"
     if "plan" in shown:
         yield from _plan_lines(shown["plan"])
-    yield f"  {shown['trees']} trees, {shown['max_height']} hops at most" + (
-        "; from the cache" if shown["cached"] else ""
-    )
+    yield f"  {shown['trees']} trees, {_hops(shown)}" + ("; from the cache" if shown["cached"] else "")
     alike: dict[str, list[str]] = {}
     for name, why in sorted(shown["passed_over"].items()):
         alike.setdefault(why, []).append(name)
@@ -36,6 +34,14 @@ def lines(shown: dict[str, Any]) -> Iterator[str]:
     for entry in shown["files"]:
         yield from _file_lines(entry)
     yield f"  checked: {', '.join(shown['checked'])}"
+
+
+def _hops(shown: dict[str, Any]) -> str:
+    most, least = shown["max_height"], shown["height_at_least"]
+    if least is None:
+        return f"{most} hops at most"
+    why = shown["height_because"]
+    return f"{most} hops at most{', as few as can be' if most == least else f'; {least} or more'}: {why}"
 
 
 def _file_lines(entry: dict[str, Any]) -> Iterator[str]:

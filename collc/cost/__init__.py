@@ -15,6 +15,7 @@ from collc.cost.allreduce import MOST_RANKS, allreduce_parts, allreduce_rates, r
 from collc.cost.cuts import best_cut, common_unit
 from collc.cost.demand import Demand
 from collc.cost.forests import hop_loads, longest_way, route_latencies
+from collc.cost.heights import Least, Roots, height_bound, least_height
 from collc.cost.prices import candidate_prices, price_bound
 from collc.cost.rates import Rates
 from collc.cost.sharing import shared_hops
@@ -25,7 +26,9 @@ from collc.ir.topology import Route, Topology
 __all__ = [
     "HOP_LATENCY",
     "MOST_RANKS",
+    "Least",
     "Rates",
+    "Roots",
     "algbw",
     "allreduce_parts",
     "allreduce_rates",
@@ -34,6 +37,8 @@ __all__ = [
     "bus_factor",
     "busbw",
     "common_unit",
+    "height_bound",
+    "least_height",
     "link_loads",
     "max_height",
     "predict",

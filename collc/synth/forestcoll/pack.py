@@ -42,7 +42,7 @@ def pack(
     effort: int | None = None,
     group: Group | None = None,
     *,
-    is_one_of_many: bool = False,
+    compiled: bool | None = None,
 ) -> Packing | None:
     """Trees that together root `instance.trees` at each rank and span all GPUs.
 
@@ -51,11 +51,10 @@ def pack(
         depth_cost: how much a level of depth costs, in links of scarcity one.
         effort: oracle passes after which to give up and return None; no limit by default.
         group: symmetries of the instance to make use of.
-        is_one_of_many: compiled kernels will be of use again.
+        compiled: whether by compiled kernels; None for what costs less where this is the only packing.
     """
     group = instance.no_group if group is None else group
-    compile_from = _COMPILE_MANY_FROM if is_one_of_many else _COMPILE_FROM
-    packer = _Packer(instance, depth_cost, effort, group, compile_from)
+    packer = _Packer(instance, depth_cost, effort, group, compiled)
     if group.order == 1:
         return Packing.grown(packer.done) if packer.run() else None
     packer.run()
@@ -64,15 +63,21 @@ def pack(
         return laid
     rest = replace(instance, capacities=tuple(packer.left()), trees=tuple(packer.trees))
     # Where symmetry fails, much is to be learned.
-    others = pack(rest, depth_cost, effort, is_one_of_many=True)
+    others = pack(rest, depth_cost, effort, compiled=compiles_many(instance))
     return None if others is None else laid.and_then(others)
+
+
+def compiles_many(instance: Instance) -> bool:
+    """Whether compiled kernels pay for their loading in many packings of an instance or parts of it."""
+    n_edges = instance.n_ranks * sum(1 for trees in instance.trees if trees)
+    return n_edges >= _COMPILE_MANY_FROM and instance.fits_compiled
 
 
 class _Packer:
     """Packs tree by tree, each with its images under a group."""
 
     def __init__(
-        self, instance: Instance, depth_cost: int, effort: int | None, group: Group, compile_from: int
+        self, instance: Instance, depth_cost: int, effort: int | None, group: Group, compiled: bool | None
     ) -> None:
         self.instance, self.effort, self.group = instance, effort, group
         self.passes = 0
@@ -84,8 +89,9 @@ class _Packer:
         orbits = group.orbits(instance.n_ranks)
         # Links that symmetries make alike share a slot, so that all images of a tree are laid at once.
         self.slot, weights, capacities = instance.slots(group)
-        n_edges = instance.n_ranks * sum(1 for orbit in orbits if instance.trees[orbit[0]])
-        compiled = n_edges >= compile_from and instance.fits_compiled
+        if compiled is None:
+            n_edges = instance.n_ranks * sum(1 for orbit in orbits if instance.trees[orbit[0]])
+            compiled = n_edges >= _COMPILE_FROM and instance.fits_compiled
         self.kernel: Any = load("growth", compiled)
         self.oracle = Oracle(
             instance.n_ranks,

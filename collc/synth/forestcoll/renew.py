@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
+from collc import cost
 from collc.synth.forestcoll.lower import lower, remaining
-from collc.synth.forestcoll.pack import pack
+from collc.synth.forestcoll.pack import compiles_many, pack
 from collc.synth.forestcoll.packing import Packed, Packing
 from collc.synth.forestcoll.scale import Instance
 
@@ -62,8 +63,10 @@ def _attempts(instance: Instance, least: int) -> list[tuple[Packed, ...]]:
     attempts: list[tuple[Packed, ...]] = []
     groups = [instance.group] if instance.group.order > 1 else []
     while not attempts:
-        for group, cost in product([*groups, instance.no_group], _DEPTH_COSTS):
-            if (trees := pack(instance, cost, effort, group, is_one_of_many=bool(attempts))) is None:
+        for group, depth_cost in product([*groups, instance.no_group], _DEPTH_COSTS):
+            # The first may well be the last.
+            compiled = compiles_many(instance) if attempts else None
+            if (trees := pack(instance, depth_cost, effort, group, compiled=compiled)) is None:
                 continue
             attempts.append(tuple(trees))
             if _badness(instance, attempts[-1])[0] <= least:
@@ -92,33 +95,13 @@ def _renew(instance: Instance, trees: Sequence[Packed], turn: int, most: int) ->
     for tree in kept:
         left[tree.root] -= tree.copies
     rest = replace(instance, capacities=tuple(remaining(instance, kept)), trees=tuple(left))
-    repacked = pack(rest, _DEPTH_COSTS[turn % len(_DEPTH_COSTS)], effort=2 * len(out), is_one_of_many=True)
+    depth_cost = _DEPTH_COSTS[turn % len(_DEPTH_COSTS)]
+    repacked = pack(rest, depth_cost, effort=2 * len(out), compiled=compiles_many(instance))
     if repacked is None or len(kept) + len(repacked) > most:
         return None
     return lower(instance, (*kept, *repacked), most)
 
 
 def _least_height(instance: Instance) -> int:
-    """Hops that some tree must have: the farthest GPU from any root, and two where no root can serve all alone."""
-    roots = [root for root in range(instance.n_ranks) if instance.trees[root]]
-    alone = all(
-        instance.trees[root] * (instance.n_ranks - 1) <= sum(instance.capacities[arc] for arc in instance.leaving[root])
-        for root in roots
-    )
-    return max(1 if alone else 2, *(_eccentricity(instance, root) for root in roots))
-
-
-def _eccentricity(instance: Instance, root: int) -> int:
-    hops = {root: 0}
-    level, depth = [root], 0
-    while level:
-        depth += 1
-        stack, level = level, []
-        while stack:
-            for arc in instance.leaving[stack.pop()]:
-                head = instance.heads[arc]
-                if head in hops or not instance.capacities[arc]:
-                    continue
-                hops[head] = depth
-                (level if head < instance.n_ranks else stack).append(head)
-    return max(hops[rank] for rank in range(instance.n_ranks))
+    ends = (instance.tails, instance.heads, instance.capacities)
+    return cost.least_height(cost.Roots(instance.n_ranks, instance.names, *ends, instance.trees)).hops
