@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from collc import cost, registry, verify
+from collc import cost, registry, verify, workers
 from collc.errors import BudgetError, InputError, UnsupportedError
 from collc.ir.collective import Problem
 from collc.ir.flow import FlowSchedule
@@ -69,6 +68,11 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
         UnsupportedError: no synthesizer serves the problem.
         BudgetError: time ran out before there was any schedule.
     """
+    with workers.hired(request.jobs, request.engine):
+        return _asked(request, clock)
+
+
+def _asked(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, str]]:
     if request.synthesizer != "auto":
         return [synthesize(request.problem, request.synthesizer, request.options, clock)], {}
     if request.options:
@@ -76,19 +80,18 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
     found: list[Candidate] = []
     passed_over: dict[str, str] = {}
     not_asked = _REACHED
-    with closing(_attempts(request, clock)) as attempts:
-        try:
-            for name, result in attempts:
-                if isinstance(result, UnsupportedError):
-                    passed_over[name] = str(result).removeprefix(f"{name}: ")
-                    continue
-                found.append(result)
-                if result.flow.is_optimal and request.problem.topology.n_ranks > _MANY_RANKS:
-                    break
-        except BudgetError:
-            if not found:
-                raise
-            not_asked = OUT_OF_TIME
+    try:
+        for name, result in _attempts(request, clock):
+            if isinstance(result, UnsupportedError):
+                passed_over[name] = str(result).removeprefix(f"{name}: ")
+                continue
+            found.append(result)
+            if result.flow.is_optimal and request.problem.topology.n_ranks > _MANY_RANKS:
+                break
+    except BudgetError:
+        if not found:
+            raise
+        not_asked = OUT_OF_TIME
     if not found:
         reasons = "; ".join(f"{name}: {why}" for name, why in passed_over.items())
         raise UnsupportedError(f"no synthesizer serves this: {reasons}")
@@ -101,24 +104,18 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
     return found, passed_over
 
 
-def _attempts(request: Request, clock: Clock) -> Generator[tuple[str, Candidate | UnsupportedError]]:
-    """What each synthesizer makes of the problem, or why it does not serve it; in processes where asked for."""
+def _attempts(request: Request, clock: Clock) -> Iterator[tuple[str, Candidate | UnsupportedError]]:
+    """What each synthesizer makes of the problem, or why it does not serve it: side by side where there are workers."""
     names = registry.names("synth")
     if request.problem.topology.n_ranks > _MANY_RANKS:
-        names = tuple(sorted(names, key=lambda name: (name not in _FIRST, name)))
-    if request.jobs == 1:
-        for name in names:
+        # One after another, each with the workers for itself.
+        for name in sorted(names, key=lambda name: (name not in _FIRST, name)):
             yield name, _attempt(request.problem, name, clock)
         return
-    from multiprocessing import get_context
-
-    # Leaving the pool ends what still runs, so a deadline is kept.
-    with get_context("spawn").Pool(min(request.jobs, len(names))) as pool:
-        tasks = [(request.problem, name) for name in names]
-        for name, (result, seconds) in zip(names, pool.imap(_attempt_elsewhere, tasks), strict=True):
-            for stage, spent in seconds.items():
-                clock.seconds[stage] += spent
-            yield name, result
+    for name, (result, seconds) in zip(names, workers.current().map(_timed, request.problem, names), strict=True):
+        for stage, spent in seconds.items():
+            clock.seconds[stage] += spent
+        yield name, result
 
 
 def _attempt(problem: Problem, name: str, clock: Clock) -> Candidate | UnsupportedError:
@@ -130,9 +127,9 @@ def _attempt(problem: Problem, name: str, clock: Clock) -> Candidate | Unsupport
         return error
 
 
-def _attempt_elsewhere(task: tuple[Problem, str]) -> tuple[Candidate | UnsupportedError, dict[str, float]]:
+def _timed(problem: Problem, name: str) -> tuple[Candidate | UnsupportedError, dict[str, float]]:
     clock = Clock()
-    return _attempt(*task, clock), clock.seconds
+    return _attempt(problem, name, clock), clock.seconds
 
 
 def _why_slower(best: Candidate, other: Candidate, nbytes: int | None) -> str:

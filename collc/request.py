@@ -94,7 +94,8 @@ class Request:
         options: the synthesizer's.
         sizes: a sweep of message sizes (least, most) [bytes]; a file for each range that has its own best.
         target: the files wanted; None for the report alone.
-        jobs: processes that may synthesize at the same time.
+        jobs: processes of this machine among which work is spread.
+        engine: `dask://HOST:PORT` for the workers of that cluster instead.
     """
 
     problem: Problem
@@ -103,6 +104,7 @@ class Request:
     sizes: tuple[int, int] | None = None
     target: Target | None = None
     jobs: int = 1
+    engine: str | None = None
 
 
 class Clock:

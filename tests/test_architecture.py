@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "symmetry": set(),
     "cost": LOW | {"ir", "solve", "kernels", "symmetry"},
     "fast": LOW | {"ir", "cost"},
-    "synth": LOW | {"ir", "solve", "kernels", "symmetry", "cost", "runtimes", "fast", "design"},
+    "synth": LOW | {"ir", "solve", "kernels", "symmetry", "cost", "runtimes", "fast", "design", "deadline", "workers"},
     "passes": LOW | {"ir", "solve", "cost", "runtimes"},
     "backend": LOW | {"ir", "solve", "cost", "runtimes", "fast"},
     "design": LOW | {"ir", "solve", "cost"},
@@ -39,13 +39,16 @@ MAY_IMPORT = {
     "topology": LOW | {"ir"},
     "files": LOW,
     "cache": set(),
+    "deadline": set(),
+    "workers": {"errors", "deadline", "cluster"},
+    "cluster": {"errors", "deadline", "cache", "workers"},
     "verify": LOW | {"ir", "runtimes"},
     "launch": LOW | {"ir", "runtimes", "verify"},
     "registry": LOW,
 }
 # Plug-ins of one folder do not import each other; what they share is private to the folder.
 WINGS = ("synth", "passes", "backend")
-HEAVY = {"ortools", "numpy", "networkx", "highspy", "numba", "lxml", "rich", "yaml", "scipy"}
+HEAVY = {"ortools", "numpy", "networkx", "highspy", "numba", "lxml", "rich", "yaml", "scipy", "distributed"}
 LONGEST_FILE = 450
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics as random_fabrics
 
-from collc import cost, registry, verify
+from collc import cost, deadline, registry, verify
 from collc.design.families import build
 from collc.design.wiring import topology_of
 from collc.errors import BudgetError, InfeasibleError
@@ -20,7 +20,7 @@ from collc.ir.collective import Problem, alltoallv, make_collective
 from collc.ir.flow import OPTIMAL_WITHIN, FlowSchedule, Prices
 from collc.ir.topology import Topology
 from collc.solve import LinearProgram, linear_program
-from collc.synth import _deadline, _exact, _master, _symmetry
+from collc.synth import _exact, _master, _symmetry
 from collc.synth._network import Network
 from collc.synth.forestcoll import ForestColl
 from collc.synth.mcf import Mcf, children, descent, extract
@@ -342,7 +342,7 @@ def test_descent_can_be_stopped_at_any_step(monkeypatch):
 def test_a_deadline_too_near_for_the_linear_program_leaves_descent(monkeypatch):
     """And that ends while there is time to finish; the answer is bounded, with its gap."""
     problem = alltoall(design("genkautz", degree="4", n="48"))
-    monkeypatch.setattr(_deadline, "time_left", lambda: 0.01)
+    monkeypatch.setattr(deadline, "time_left", lambda: 0.01)
     flow = Mcf().run(problem)
     verify.check(flow)
     assert not flow.is_optimal
@@ -351,15 +351,15 @@ def test_a_deadline_too_near_for_the_linear_program_leaves_descent(monkeypatch):
         Mcf(method="ipm").run(problem)
 
 
-def test_the_time_left_is_that_of_the_alarm():
-    import signal
-
-    assert _deadline.time_left() is None
-    signal.setitimer(signal.ITIMER_REAL, 1000)
-    try:
-        assert 900 < _deadline.time_left() <= 1000
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+def test_work_has_no_more_time_than_the_work_around_it():
+    assert deadline.time_left() is None
+    with deadline.within(1000):
+        with deadline.within(2000):
+            assert 900 < deadline.time_left() <= 1000
+        with deadline.within(10), deadline.within(None):
+            assert 5 < deadline.time_left() <= 10
+        assert deadline.time_left() > 900
+    assert deadline.time_left() is None
 
 
 @pytest.mark.parametrize("few", [0, 100])

@@ -179,8 +179,16 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
             f"{target.backend} files run on the ranks of the group alone, so no other GPU can forward for them; "
             "leave out --relay, or take -b json"
         )
+    if given["engine"] and given["jobs"] > 1:
+        raise InputError("--jobs counts processes of this machine, and --engine does without them; give one of the two")
     request = Request(
-        asked.problem, given["synthesizer"], options, asked.sizes, target if wanted else None, given["jobs"]
+        asked.problem,
+        given["synthesizer"],
+        options,
+        asked.sizes,
+        target if wanted else None,
+        given["jobs"],
+        given["engine"],
     )
     outcome = compile_request(request, asked.clock)
     return report(request, outcome, topology), {file.name: file.text for file in outcome.files}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from collc.deadline import within
 from collc.errors import BudgetError, CollcError, InputError
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ if TYPE_CHECKING:
     "--jobs",
     type=click.IntRange(min=1),
     default=1,
-    help="Processes that synthesize at the same time, where several are asked.",
+    help="Processes of this machine among which the work is spread.",
 )
+@click.option("--engine", metavar="dask://HOST:PORT", help="Spread the work over this dask cluster instead.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON document.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor keep results.")
 @click.option("--list", "list_plugins", is_flag=True, help="Every synthesizer and backend, with its options.")
@@ -186,7 +188,8 @@ def _deadline(seconds: float | None) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        yield
+        with within(seconds):
+            yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -94,6 +94,13 @@ class Network:
         return table
 
     @cached_property
+    def entering_tails(self) -> Array:
+        """[vertices x most links into one] where the links into each vertex come from; 0 where there are fewer."""
+        import numpy
+
+        return numpy.append(self.tails, 0)[self.entering]
+
+    @cached_property
     def leaving(self) -> list[list[int]]:
         """By vertex, the links out of it."""
         found: list[list[int]] = [[] for _ in range(self.n_vertices)]
@@ -151,7 +158,7 @@ class Network:
 
         far = numpy.iinfo(numpy.int64).max // 4 if prices.dtype.kind == "i" else numpy.inf
         padded = numpy.append(prices, far)
-        tails = numpy.append(self.tails, 0)[self.entering]
+        tails = self.entering_tails
         steps = padded[self.entering]
         origins = numpy.arange(n_ranks or self.n_ranks)
         fares = numpy.full((self.n_vertices, len(origins)), far, dtype=prices.dtype)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
+from collc import deadline
 from collc.errors import BudgetError, InfeasibleError
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound, FlowSchedule
-from collc.synth import _deadline, _exact, _master, _symmetry, _ways
+from collc.synth import _exact, _master, _symmetry, _ways
 from collc.synth._master import Fractional
 from collc.synth._network import Network
 from collc.synth._symmetry import Translations
@@ -93,7 +94,7 @@ class Mcf:
         if method == "auto" or method == "descent":
             method = "simplex" if program.is_small else "ipm"
         # Solvers do not hear a deadline; half of the time is left for descent.
-        left = _deadline.time_left()
+        left = deadline.time_left()
         found = program.solve(method, None if left is None else left / 2)
         bound = _exact.certify(network, found.prices, alike=translations is not None)
         if method == "simplex" and bound is not None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from collc.errors import BudgetError, InfeasibleError
-from collc.synth import _deadline
+from collc import deadline
+from collc.errors import BudgetError
 from collc.synth._master import Fractional
 from collc.synth._network import Network
+from collc.synth.mcf import pricing
 
 if TYPE_CHECKING:
     import numpy
@@ -51,7 +51,7 @@ def solve(network: Network, within: float) -> Fractional:
     start = monotonic()
     try:
         for gap in search.sweeps():
-            left = _deadline.time_left()
+            left = deadline.time_left()
             # Rounding, extracting and checking the ways takes up to as long again.
             if gap <= within or (left is not None and left < monotonic() - start):
                 break
@@ -71,12 +71,12 @@ class Descent:
         import numpy
 
         self._network = network
-        self._tails = numpy.append(network.tails, 0)[network.entering]
         self._widths = network.bandwidths.astype(float)
         self._order = numpy.random.default_rng(0)
         sources = numpy.flatnonzero(network.demand.sum(axis=1))
         flat = numpy.ones(network.n_links)
-        self.found = Fractional(sources, self._cheapest(flat / self._widths, sources), flat)
+        self.found = Fractional(sources, pricing.flows(network, (flat / self._widths, sources)), flat)
+        self._pricing = pricing.Pricing(network)
         self._best = self._bound(flat)
         self._total = numpy.zeros_like(flat)
 
@@ -106,7 +106,7 @@ class Descent:
         for start in range(0, len(rows), block):
             some = rows[start : start + block]
             prices = _prices(loads / self._widths, self._widths, sharpness)
-            wanted = self._cheapest(prices, sources[some])
+            wanted = self._pricing.flows(prices, sources[some])
             change = wanted.sum(axis=0) - flows[some].sum(axis=0)
             share = self._step(loads, change, sharpness)
             # One assignment, so that a deadline never leaves half a step.
@@ -129,69 +129,9 @@ class Descent:
 
     def _bound(self, prices: Array) -> float:
         """What prices prove, in floating point."""
-        fares, _ = self._trees(prices, self.found.sources)
+        fares = pricing.fares(self._network, (prices, self.found.sources))
         demand = self._network.demand[self.found.sources]
-        return float((fares[: self._network.n_ranks].T * demand).sum() / (prices @ self._widths))
-
-    def _trees(self, prices: Array, sources: Array) -> tuple[Array, Array]:
-        """[vertices x sources] the least fare from each source, and the link by which it arrives."""
-        import numpy
-
-        shape = self._network.n_vertices, len(sources)
-        entering = self._network.entering
-        steps = numpy.append(prices, numpy.inf)[entering]
-        fares = numpy.full(shape, numpy.inf)
-        fares[sources, numpy.arange(len(sources))] = 0
-        links = numpy.full(shape, -1)
-        while True:
-            best = fares.copy()
-            for port in range(entering.shape[1]):
-                fare = fares[self._tails[:, port]] + steps[:, port, None]
-                cheaper = fare < best
-                numpy.copyto(best, fare, where=cheaper)
-                numpy.copyto(links, entering[:, port, None], where=cheaper)
-            if numpy.array_equal(best, fares):
-                return fares, links
-            fares = best
-
-    def _cheapest(self, prices: Array, sources: Array) -> Array:
-        """[sources x links] what flows if everything takes the cheapest way."""
-        import numpy
-
-        _, links = self._trees(prices, sources)
-        n_sources = links.shape[1]
-        column = numpy.arange(n_sources)
-        carried = numpy.zeros(links.shape)
-        carried[: self._network.n_ranks] = self._network.demand[sources].T
-        if ((links < 0) & (carried > 0)).any():
-            rank, row = numpy.argwhere((links < 0) & (carried > 0))[0]
-            raise InfeasibleError(f"rank {rank} cannot be reached from rank {sources[row]}")
-        above = numpy.where(links < 0, -1, numpy.append(self._network.tails, 0)[links])
-        depth = _depths(above)
-        flat = above * n_sources + column
-        for level in range(int(depth.max()), 0, -1):
-            here = depth == level
-            carried += numpy.bincount(flat[here], carried[here], carried.size).reshape(carried.shape)
-        flows = numpy.zeros((n_sources, self._network.n_links))
-        used = links >= 0
-        flows[numpy.broadcast_to(column, links.shape)[used], links[used]] = carried[used]
-        return flows
-
-
-def _depths(above: Array) -> Array:
-    """[vertices x sources] links from the source, by what lies above each vertex in its tree."""
-    import numpy
-
-    column = numpy.arange(above.shape[1])
-    depth = numpy.zeros(above.shape, dtype=numpy.int64)
-    at = above
-    for _ in count():
-        alive = at >= 0
-        if not alive.any():
-            return depth
-        depth += alive
-        at = numpy.where(alive, above[at, column], -1)
-    return depth
+        return float((fares * demand).sum() / (prices @ self._widths))
 
 
 def _prices(loads: Array, widths: Array, sharpness: float, top: float | None = None) -> Array:

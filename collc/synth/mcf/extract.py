@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
-from collc import cost, kernels
+from collc import cost, kernels, workers
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound, FlowSchedule
 from collc.ir.forest import Forest
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Up to this many ranks the inner loop is interpreted: compiled code takes longer to load.
 _FEW_RANKS = 32
+# Above so many sources their ways are extracted by workers; each loads the compiled loop first, some 2 s.
+_MANY_SOURCES = 640
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,9 @@ def ways_of(
     """
     import numpy
 
-    parts = [_peel(network, source, flow, scale) for source, flow in zip(sources.tolist(), flows, strict=True)]
+    team = workers.current() if len(sources) > _MANY_SOURCES else workers.Workers()
+    rows = numpy.array_split(numpy.arange(len(sources)), team.count)
+    parts = list(team.map(_peel_all, network, [(sources[some], flows[some], scale) for some in rows]))
     if translations is not None:
         (base,) = parts
         parts = [
@@ -76,6 +80,15 @@ def _ranges(firsts: Array, lengths: Array) -> tuple[Array, Array]:
 
     starts = numpy.append(0, numpy.cumsum(lengths))
     return numpy.repeat(firsts - starts[:-1], lengths) + numpy.arange(starts[-1]), starts
+
+
+def _peel_all(network: Network, asked: tuple[Array, Array, int]) -> tuple[Array, ...]:
+    """Sources, sinks, units, lengths and links of the ways of some sources, whose whole flows are given, and scale."""
+    import numpy
+
+    sources, flows, scale = asked
+    parts = [_peel(network, source, flow, scale) for source, flow in zip(sources.tolist(), flows, strict=True)]
+    return tuple(numpy.concatenate(part) for part in zip(*parts, strict=True))
 
 
 def _peel(network: Network, source: int, flow: Array, scale: int) -> tuple[Array, Array, Array, Array, Array]:
