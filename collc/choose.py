@@ -28,6 +28,9 @@ _MANY_RANKS = 128
 _FIRST = ("forestcoll", "mcf")
 _REACHED = "not asked: the optimum is reached"
 
+# Share of the predicted time that latency must have for lower schedules of less bandwidth to be asked for.
+_WORTHWHILE = Fraction(1, 50)
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -36,6 +39,11 @@ class Candidate:
     synthesizer: str
     options: Mapping[str, str]
     flow: FlowSchedule
+
+    @property
+    def label(self) -> str:
+        """How a user asks for it."""
+        return " ".join([self.synthesizer, *(f"-o {key}={value}" for key, value in self.options.items())])
 
     def time_us(self, nbytes: int | None) -> tuple[Fraction, Fraction]:
         """What is compared: predicted time at a size [us]; without one, time per GB and then latency."""
@@ -73,12 +81,18 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
 
 
 def _asked(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, str]]:
+    passed_over: dict[str, str] = {}
     if request.synthesizer != "auto":
-        return [synthesize(request.problem, request.synthesizer, request.options, clock)], {}
+        found = [synthesize(request.problem, request.synthesizer, request.options, clock)]
+        try:
+            # What came before a deadline stays.
+            found.extend(_variants(found[0], request, clock))
+        except BudgetError:
+            passed_over["other options"] = OUT_OF_TIME
+        return found, passed_over | _ranked(found, request.problem.nbytes)
     if request.options:
         raise InputError("options belong to one synthesizer; name it with -s")
-    found: list[Candidate] = []
-    passed_over: dict[str, str] = {}
+    found = []
     not_asked = _REACHED
     try:
         for name, result in _attempts(request, clock):
@@ -86,6 +100,7 @@ def _asked(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, s
                 passed_over[name] = str(result).removeprefix(f"{name}: ")
                 continue
             found.append(result)
+            found.extend(_variants(result, request, clock))
             if result.flow.is_optimal and request.problem.topology.n_ranks > _MANY_RANKS:
                 break
     except BudgetError:
@@ -97,11 +112,31 @@ def _asked(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, s
         raise UnsupportedError(f"no synthesizer serves this: {reasons}")
     asked = {*passed_over, *(candidate.synthesizer for candidate in found)}
     passed_over |= {name: not_asked for name in registry.names("synth") if name not in asked}
-    nbytes = request.problem.nbytes
+    return found, passed_over | _ranked(found, request.problem.nbytes)
+
+
+def _ranked(found: list[Candidate], nbytes: int | None) -> dict[str, str]:
+    """Put the best first; why the others are not."""
     found.sort(key=lambda candidate: candidate.time_us(nbytes))
-    for other in found[1:]:
-        passed_over[other.synthesizer] = _why_slower(found[0], other, nbytes)
-    return found, passed_over
+    return {other.label: _why_slower(found[0], other, nbytes) for other in found[1:]}
+
+
+def _variants(first: Candidate, request: Request, clock: Clock) -> Iterator[Candidate]:
+    """What else its synthesizer offers for small messages, as long as each has less latency than the one before."""
+    nbytes = request.sizes[0] if request.sizes else request.problem.nbytes
+    synthesizer = registry.load("synth", first.synthesizer)
+    latency = cost.predict(first.flow, 0)
+    if nbytes is None or request.options or latency < _WORTHWHILE * first.time_us(nbytes)[0]:
+        return
+    for options in synthesizer.variants(first.flow) if hasattr(synthesizer, "variants") else ():
+        try:
+            variant = synthesize(request.problem, first.synthesizer, options, clock)
+        except UnsupportedError:
+            continue
+        yield variant
+        before, latency = latency, cost.predict(variant.flow, 0)
+        if latency >= before:
+            return
 
 
 def _attempts(request: Request, clock: Clock) -> Iterator[tuple[str, Candidate | UnsupportedError]]:

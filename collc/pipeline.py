@@ -134,10 +134,10 @@ def _lower_first(sizes: Range, target: Target, clock: Clock, passed_over: dict[s
         try:
             lowered = _lower_fitting(candidate, sizes, target, clock)
         except UnsupportedError as error:
-            refusals[candidate.synthesizer] = error
-            passed_over[candidate.synthesizer] = str(error)
+            refusals[candidate.label] = error
+            passed_over[candidate.label] = str(error)
         else:
-            passed_over.pop(candidate.synthesizer, None)
+            passed_over.pop(candidate.label, None)
             return lowered
     raise next(iter(refusals.values()))
 

@@ -111,6 +111,7 @@ def _file(file: File, backend: str) -> dict[str, Any]:
         "sha256": hashlib.sha256(file.text.encode()).hexdigest(),
         "backend": backend,
         "synthesizer": file.candidate.synthesizer,
+        "options": dict(file.candidate.options),
         "min_bytes": compiled.min_bytes,
         "max_bytes": compiled.max_bytes,
         "in_place": compiled.inplace,

@@ -113,7 +113,7 @@ def topology(name: str, text: str | bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["-n", "1MiB"], ["-d", "out"], ["-n", "1KiB:1MiB", "-d", "out", "-b", "rccl"]]
+    "arguments", [[], ["-n", "1GiB"], ["-d", "out"], ["-n", "1KiB:1GiB", "-d", "out", "-b", "rccl"]]
 )
 def test_the_json_report_has_the_contracts_keys(arguments):
     shown = report("dgx1-v100", "-c", "allgather", "-s", "forestcoll", *arguments)
@@ -132,8 +132,8 @@ def test_the_json_report_has_the_contracts_keys(arguments):
         assert file["backend"] == ("rccl" if "rccl" in arguments else "executor")
         assert hashlib.sha256(Path(file["path"]).read_bytes()).hexdigest() == file["sha256"]
     if "-n" in arguments:
-        assert shown["size_bytes"] == 2**20
-        assert shown["algbw_GBps"] == pytest.approx(2**20 / shown["predicted_time_us"] / 1000)
+        assert shown["size_bytes"] == 2**30
+        assert shown["algbw_GBps"] == pytest.approx(2**30 / shown["predicted_time_us"] / 1000)
         assert shown["algbw_GBps"] < 1200 / 7
     else:
         assert (shown["size_bytes"], shown["predicted_time_us"]) == (None, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import lcm
 
 from collc.cost.allreduce import MOST_RANKS, allreduce_parts, allreduce_rates, rooted_bound
@@ -127,6 +128,7 @@ def max_height(trees: Sequence[Tree]) -> int:
     return max((tree.height for tree in trees), default=0)
 
 
+@lru_cache(maxsize=16)
 def _forest_latency(topology: Topology, forest: Forest) -> Fraction:
     """Latency [us] of the longest way of any tree."""
     if not len(forest):

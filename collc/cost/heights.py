@@ -57,11 +57,14 @@ class Roots:
     trees: Sequence[int]
 
 
-def height_bound(flow: FlowSchedule) -> Least | None:
+def height_bound(flow: FlowSchedule, *, any_rate: bool = False) -> Least | None:
     """The least height of schedules of trees as fast as this one; None where nothing is known of it.
 
     For chunks that spread from one rank each to all, or come together from all; for all-reduce, how far
     ranks are from each other.
+
+    Args:
+        any_rate: of all schedules, however slow.
     """
     topology, collective = flow.problem.topology, flow.problem.collective
     if not flow.time or flow.in_network or len(collective.groups) > 1:
@@ -89,7 +92,7 @@ def height_bound(flow: FlowSchedule) -> Least | None:
         [int(value * unit) for value in carried],
         [count * unit for count in slots],
     )
-    return least_height(roots)
+    return least_height(roots, any_rate=any_rate)
 
 
 def _slots(collective: Collective, inward: bool) -> list[int]:
@@ -99,7 +102,7 @@ def _slots(collective: Collective, inward: bool) -> list[int]:
     return slots
 
 
-def least_height(roots: Roots) -> Least:
+def least_height(roots: Roots, *, any_rate: bool = False) -> Least:
     """The least height of trees within these capacities; with no roots at all, of any trees that join all ranks."""
     import numpy
 
@@ -108,6 +111,8 @@ def least_height(roots: Roots) -> Least:
     rooted = [rank for rank, trees in enumerate(roots.trees) if trees] or list(range(roots.n_ranks))
     hops, start, end = _farthest(tails[used], heads[used], roots.n_ranks, len(roots.names), rooted)
     best = Least(hops, f"{roots.names[end]} is {_hops(hops)} from {roots.names[start]}")
+    if any_rate:
+        return best
     if best.hops < 2 and (narrow := _narrow(roots)):
         best = Least(2, f"{narrow} cannot send to all others itself at this bandwidth")
     for inside in _filled(roots):

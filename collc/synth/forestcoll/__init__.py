@@ -30,6 +30,8 @@ from collc.synth.forestcoll.renew import pack_low
 from collc.synth.forestcoll.scale import scale
 from collc.synth.forestcoll.ways import Way, overlay
 
+# By how much links may carry more in the variants of one tree per rank, for ever smaller messages.
+_SLACKS = ("1/4", "1", "3", "15")
 _COMPOSED = "composed of an optimal reduce-scatter and an optimal allgather with equal shares per root"
 
 
@@ -46,22 +48,38 @@ class ForestColl:
             rise with k.
         within: with no trees_per_rank, the share of the optimum that is enough: 0.99 takes the least k that
             attains that.
+        slack: how much more than they must links may carry, so that trees are lower: 1/2 is half as much again.
         in_network: whether switches that add and copy may do so, where the fabric has such.
     """
 
     trees_per_rank: int | None = None
     within: Fraction = Fraction(1)
+    slack: Fraction = Fraction(0)
     in_network: bool = True
 
     def supports(self, problem: Problem) -> str | None:
         """None, or why it does not serve this problem."""
         return refusal(problem.collective)
 
+    def variants(self, flow: FlowSchedule) -> list[dict[str, str]]:
+        """Options under which trees are fewer or lower than these of no options, at the cost of bandwidth.
+
+        None where trees are as low as can be, which few trees are.
+        """
+        trees = flow.trees
+        few = {"trees_per_rank": "1"}
+        roots = set(trees.roots.tolist()) if isinstance(trees, Forest) else {tree.root for tree in trees}
+        is_few = len(trees) == len(roots)
+        least = cost.height_bound(flow, any_rate=True)
+        if least is None or (is_few and cost.max_height(trees) == least.hops):
+            return []
+        return [few] * (not is_few) + [few | {"slack": slack} for slack in _SLACKS]
+
     def run(self, problem: Problem) -> FlowSchedule:
         """Trees at the optimum.
 
         Raises:
-            InputError: trees_per_rank below one, or within not a share.
+            InputError: trees_per_rank below one, within not a share, or slack below zero.
             UnsupportedError: a switch that cannot be balanced, or capacities beyond 64 bits.
             InfeasibleError: a rank cannot be reached.
         """
@@ -71,6 +89,8 @@ class ForestColl:
             raise InputError(
                 f"forestcoll: option within: {self.within}; expected a share of the optimum, above 0 up to 1"
             )
+        if self.slack < 0:
+            raise InputError(f"forestcoll: option slack: {self.slack}; expected 0 or more")
         if not self.in_network:
             problem = replace(problem, topology=problem.topology.without_branching())
         limit = cost.tree_bound(problem)
@@ -94,7 +114,8 @@ class ForestColl:
 
     def _of_one_group(self, problem: Problem, limit: Bound) -> FlowSchedule:
         sums = all(before == after > 1 for before, after in problem.collective.shapes)
-        if sums and self.trees_per_rank is None and (flow := in_network_allreduce(problem, limit)):
+        is_free = self.trees_per_rank is None and not self.slack
+        if sums and is_free and (flow := in_network_allreduce(problem, limit)):
             return flow
         found = self._trees(problem)
         flow = FlowSchedule(problem, found, cost.bandwidth_time(problem, found), limit)
@@ -102,7 +123,8 @@ class ForestColl:
             return flow
         equal = replace(flow, notes=(_COMPOSED,))
         # Halves whose busiest links differ may be optimal together though neither looks like it.
-        better = None if equal.is_optimal or self.trees_per_rank is not None else uneven_allreduce(equal)
+        is_enough = equal.is_optimal or self.within * equal.time <= limit.time
+        better = uneven_allreduce(equal) if is_free and not is_enough else None
         return better or equal
 
     def _trees(self, problem: Problem) -> tuple[Tree, ...] | Forest:
@@ -132,7 +154,9 @@ class ForestColl:
 
     def _down(self, topology: Topology, chunk_of: dict[int, int], slots: Sequence[int]) -> Forest:
         """Out-trees from each root to all ranks, by the chunk that it spreads; `slots` are what each rank has."""
-        instance = balance(scale(Problem(topology, with_shares("allgather", slots)), self.trees_per_rank, self.within))
+        instance = balance(
+            scale(Problem(topology, with_shares("allgather", slots)), self.trees_per_rank, self.within, self.slack)
+        )
         return spread(instance, pack_low(instance), chunk_of)
 
 

@@ -114,13 +114,16 @@ def _by_end(n_vertices: int, ends: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def scale(problem: Problem, trees_per_rank: int | None, within: Fraction = Fraction(1)) -> Instance:
+def scale(
+    problem: Problem, trees_per_rank: int | None, within: Fraction = Fraction(1), slack: Fraction = Fraction(0)
+) -> Instance:
     """The packing problem of a collective that spreads one chunk from each root to all ranks.
 
     Args:
         problem: such a collective; its bound is the optimum.
         trees_per_rank: k, for each slot of a root's chunk; None takes the least that attains the optimum.
         within: with no k given, the share of the optimum that is enough: the least k that attains it.
+        slack: what links may carry beyond what that needs, as a share of it.
 
     Raises:
         InfeasibleError: a rank cannot be reached.
@@ -147,6 +150,7 @@ def scale(problem: Problem, trees_per_rank: int | None, within: Fraction = Fract
             scaled = _least_scale(_instance(topology, slots, k, bandwidths), scaled)
         if inverse * k >= within * scaled:
             break
+    scaled *= 1 + slack
     instance = _instance(topology, slots, k, [int(scaled * bandwidth) for bandwidth in bandwidths])
     if not instance.fits_compiled:
         raise UnsupportedError(
