@@ -170,6 +170,23 @@ def cheapest_flow(
     return flows
 
 
+def disjoint_flow(tails: Array, heads: Array, source: int, sink: int) -> Array:
+    """Which arcs carry the most ways from source to sink that share none, of the least total length."""
+    import numpy
+    from ortools.graph.python import min_cost_flow
+
+    solver = min_cost_flow.SimpleMinCostFlow()
+    ones = numpy.ones(len(tails), dtype=numpy.int64)
+    arcs = solver.add_arcs_with_capacity_and_unit_cost(tails, heads, ones, ones)
+    solver.set_node_supply(source, len(tails))
+    solver.set_node_supply(sink, -len(tails))
+    status = solver.solve_max_flow_with_min_cost()
+    if status != solver.OPTIMAL:
+        raise RuntimeError(f"disjoint ways from {source} to {sink}: solver status {status}")
+    flows: Array = solver.flows(arcs)
+    return flows > 0
+
+
 @dataclass(frozen=True)
 class LinearProgram:
     """Least cost over x within bounds, with rows low <= A x <= high; all in floating point.

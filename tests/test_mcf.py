@@ -294,7 +294,7 @@ def test_one_source_has_the_optimum_of_all_sources():
     assert alone.time == every.time
 
 
-@pytest.mark.parametrize("method", ["simplex", "ipm", "pdlp"])
+@pytest.mark.parametrize("method", ["simplex", "ipm", "pdlp", "columns"])
 def test_every_method_comes_to_the_same_optimum(method):
     problem = alltoall(fabrics.two_levels())
     flow = Mcf(method=method).run(problem)

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
-# Entries of the matrix up to which simplex is quicker than the interior points.
-_SIMPLEX = 16_000
-
 
 @dataclass(frozen=True, eq=False)
 class Fractional:
@@ -59,11 +56,6 @@ class Master:
             # A link that several translations leave in place is loaded by all of them.
             self._times = network.n_ranks / numpy.bincount(self._group_of)[self._group_of]
         self._program = _program(network, self.sources, self._group_of, self._times)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether simplex is quicker than the interior points."""
-        return len(self._program.values) <= _SIMPLEX
 
     def solve(self, method: Method, seconds: float | None = None) -> Fractional:
         """An optimal flow with its prices.

@@ -1,11 +1,13 @@
 """All-to-all on any fabric by multi-commodity flow: the rate no schedule beats, and ways that reach it.
 
 network -> translations -> _master (a linear program) or descent (large fabrics) -> prices: the bound
-                                                      -> children: whole flows -> extract: ways of pairs
+                                   -> children: whole flows -> extract: ways of pairs
+        -> columns (direct cables), or ways given -> paths: their rates -> ways of pairs
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,15 +20,26 @@ from collc.synth import _exact, _master, _symmetry, _ways
 from collc.synth._master import Fractional
 from collc.synth._network import Network
 from collc.synth._symmetry import Translations
-from collc.synth.mcf import children, descent, extract
+from collc.synth.mcf import children, columns, descent, extract, paths
+from collc.synth.mcf.extract import Ways
 
 if TYPE_CHECKING:
     import numpy
 
     Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
-# Flow variables up to which the linear program is solved; 128 vertices of degree four have 65536.
+_Method = Literal["simplex", "ipm", "pdlp", "columns", "descent"]
+# Ways, their units per slot, and what prices prove.
+_Found = tuple[Ways, int, Bound | None]
+
+# Flow variables up to which simplex is quicker than the interior points.
+_FEW_FLOWS = 5_000
+# Those up to which the linear program is solved at all: 128 vertices of degree four have 65536.
 _MOST_FLOWS = 70_000
+# The same for columns, which auto takes where all links end at GPUs; switches leave them too many equal ways.
+_MOST_FLOWS_BY_COLUMNS = 130_000
+# Gap at which columns end: the answer is optimal, with room for what rounding adds.
+_EXACT = 1e-10
 # Where flows come from descent, a pair's block is cut into so many units that a rank sends about this many.
 _UNITS = 2048
 _MOST_PARTS = 16
@@ -43,12 +56,16 @@ class Mcf:
 
     Attributes:
         method: how the fractional flow is found; auto takes the linear program where it is small, or one
-            source's where the fabric looks the same from all ranks, and descent where it is large.
+            source's where the fabric looks the same from all ranks, columns on direct cables, and descent
+            where it is large.
         within: gap to the bound at which descent ends.
+        ways: which ways pairs may take: any, those of the fewest links, or of one or two more, or a largest
+            set without a common link. The bound stays that of any.
     """
 
-    method: Literal["auto", "simplex", "ipm", "pdlp", "descent"] = "auto"
+    method: Literal["auto", "simplex", "ipm", "pdlp", "columns", "descent"] = "auto"
     within: Fraction = Fraction(1, 250)
+    ways: paths.Kind = "any"
 
     def supports(self, problem: Problem) -> str | None:
         """None, or why it does not serve this problem."""
@@ -66,40 +83,52 @@ class Mcf:
             return _ways.schedule(problem, {}, None)
         if not network.n_links:
             raise InfeasibleError("data must move, and there are no links")
-        translations = _symmetry.find(network)
-        n_sources = 1 if translations else int(network.demand.any(axis=1).sum())
-        if self.method == "descent" or (self.method == "auto" and n_sources * network.n_links > _MOST_FLOWS):
-            return self._by_descent(problem, network)
-        try:
-            found, bound = self._by_program(network, translations)
-        except BudgetError:
-            if self.method != "auto":
-                raise
-            return self._by_descent(problem, network)
-        flows, scale = _whole(network, found, translations, bound)
-        ways = extract.ways_of(network, found.sources, flows, scale, translations)
+        ways, scale, bound = self._found(network)
+        if self.ways != "any":
+            table = paths.given(network, self.ways)
+            ways, scale = paths.whole(network, table, paths.solve(network, table).rates)
         return extract.schedule(problem, network, ways, scale, bound)
 
-    def _by_descent(self, problem: Problem, network: Network) -> FlowSchedule:
-        found = descent.solve(network, float(self.within))
-        parts = min(_MOST_PARTS, max(2, _UNITS // network.n_ranks))
-        scale = max(1, parts // int(network.demand.max()))
-        flows = children.round_off(network, found, scale)
-        ways = extract.ways_of(network, found.sources, flows, scale)
-        return extract.schedule(problem, network, ways, scale, _exact.certify(network, found.prices))
+    def _found(self, network: Network) -> _Found:
+        translations = _symmetry.find(network)
+        if self.method != "auto":
+            return self._by(self.method, network, translations)
+        if (method := _exact_method(network, translations)) is not None:
+            # A solver that comes to no answer in its part of the time leaves the rest for descent.
+            with suppress(BudgetError):
+                return self._by(method, network, translations)
+        return self._by("descent", network, None)
 
-    def _by_program(self, network: Network, translations: Translations | None) -> tuple[Fractional, Bound | None]:
-        program = _master.Master(network, translations)
-        method = self.method
-        if method == "auto" or method == "descent":
-            method = "simplex" if program.is_small else "ipm"
-        # Solvers do not hear a deadline; half of the time is left for descent.
+    def _by(self, method: _Method, network: Network, translations: Translations | None) -> _Found:
+        if method == "columns":
+            table, rates, prices = columns.solve(network, _EXACT)
+            return *paths.whole(network, table, rates.rates), _exact.certify(network, prices)
+        if method == "descent":
+            found = descent.solve(network, float(self.within))
+            parts = min(_MOST_PARTS, max(2, _UNITS // network.n_ranks))
+            scale = max(1, parts // int(network.demand.max()))
+            flows = children.round_off(network, found, scale)
+            ways = extract.ways_of(network, found.sources, flows, scale)
+            return ways, scale, _exact.certify(network, found.prices)
+        # Solvers do not hear a deadline.
         left = deadline.time_left()
+        program = _master.Master(network, translations)
         found = program.solve(method, None if left is None else left / 2)
         bound = _exact.certify(network, found.prices, alike=translations is not None)
         if method == "simplex" and bound is not None:
             found = program.shortened(found, float(bound.time * network.unit * network.size))
-        return found, bound
+        flows, scale = _whole(network, found, translations, bound)
+        return extract.ways_of(network, found.sources, flows, scale, translations), scale, bound
+
+
+def _exact_method(network: Network, translations: Translations | None) -> _Method | None:
+    """How auto solves a fabric; None where it is too large for that."""
+    n_flows = network.n_links * (1 if translations else int(network.demand.any(axis=1).sum()))
+    if n_flows <= _FEW_FLOWS:
+        return "simplex"
+    if translations is None and network.n_vertices == network.n_ranks:
+        return "columns" if n_flows <= _MOST_FLOWS_BY_COLUMNS else None
+    return "ipm" if n_flows <= _MOST_FLOWS else None
 
 
 def _whole(

@@ -64,7 +64,7 @@ def fares(network: Network, asked: tuple[Array, Array]) -> Array:
     Args:
         asked: prices by link, and sources.
     """
-    found, _ = _trees(network, *asked)
+    found, _ = trees(network, *asked)
     return found[: network.n_ranks].T
 
 
@@ -80,7 +80,7 @@ def flows(network: Network, asked: tuple[Array, Array]) -> Array:
     import numpy
 
     prices, sources = asked
-    _, links = _trees(network, prices, sources)
+    _, links = trees(network, prices, sources)
     n_sources = links.shape[1]
     column = numpy.arange(n_sources)
     carried = numpy.zeros(links.shape)
@@ -100,7 +100,7 @@ def flows(network: Network, asked: tuple[Array, Array]) -> Array:
     return found
 
 
-def _trees(network: Network, prices: Array, sources: Array) -> tuple[Array, Array]:
+def trees(network: Network, prices: Array, sources: Array) -> tuple[Array, Array]:
     """[vertices x sources] the least fare from each source, and the link by which it arrives."""
     import numpy
 
