@@ -10,7 +10,7 @@ from typing import Any
 from collc import cost, registry
 from collc.choose import Candidate
 from collc.ir.collective import Problem
-from collc.ir.flow import Bound, Cut, Forest
+from collc.ir.flow import Bound, Cut, Forest, Orbit
 from collc.pipeline import File, Outcome
 from collc.request import Request
 
@@ -95,12 +95,12 @@ def _trees_per_rank(best: Candidate) -> int | None:
     if not best.flow.trees:
         return None
     trees = best.flow.trees
-    if isinstance(trees, Forest):
-        least, roots = trees.lowest_denominator, set(trees.roots.tolist())
+    if isinstance(trees, Forest | Orbit):
+        least = trees.lowest_denominator
     else:
-        least, roots = lcm(*(tree.weight.denominator for tree in trees)), {tree.root for tree in trees}
+        least = lcm(*(tree.weight.denominator for tree in trees))
     # With one chunk for all roots, a root's block is its part of that chunk.
-    blocks = len(roots) if len(problem.collective.chunks) == 1 else 1
+    blocks = len({tree.root for tree in trees}) if len(problem.collective.chunks) == 1 else 1
     return least // blocks if least % blocks == 0 else None
 
 

@@ -213,14 +213,14 @@ class _Search:
 
         n, width = self._graph.n_vertices, self._widths.astype(numpy.uint64)
         colours = numpy.zeros(n, dtype=numpy.uint64)
-        colours[: len(ranks)] = _mixed(ranks)
+        colours[: len(ranks)] = mixed(ranks)
         for _ in range(_ROUNDS):
             told = numpy.zeros(n, dtype=numpy.uint64)
-            numpy.add.at(told, self._heads, _mixed(colours[self._tails] + _mixed(width * numpy.uint64(2))))
+            numpy.add.at(told, self._heads, mixed(colours[self._tails] + mixed(width * numpy.uint64(2))))
             numpy.add.at(
-                told, self._tails, _mixed(colours[self._heads] + _mixed(width * numpy.uint64(2) + numpy.uint64(1)))
+                told, self._tails, mixed(colours[self._heads] + mixed(width * numpy.uint64(2) + numpy.uint64(1)))
             )
-            colours = _mixed(colours + _mixed(told))
+            colours = mixed(colours + mixed(told))
         return colours
 
 
@@ -232,7 +232,7 @@ def _numbered(values: Sequence[int]) -> Array:
     return numpy.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=numpy.int64)
 
 
-def _mixed(values: Array) -> Array:
+def mixed(values: Array) -> Array:
     """Numbers spread over 64 bits, equal for equal ones.
 
     Source: Steele, Lea & Flood, Fast splittable pseudorandom number generators, OOPSLA 2014 (splitmix64).

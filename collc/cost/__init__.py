@@ -15,13 +15,13 @@ from math import lcm
 from collc.cost.allreduce import MOST_RANKS, allreduce_parts, allreduce_rates, rooted_bound
 from collc.cost.cuts import best_cut, common_unit
 from collc.cost.demand import Demand
-from collc.cost.forests import hop_loads, longest_way, route_latencies
+from collc.cost.forests import hop_loads, longest_way, orbit_hop_loads, route_latencies
 from collc.cost.heights import Least, Roots, height_bound, least_height
 from collc.cost.prices import candidate_prices, price_bound
 from collc.cost.rates import Rates
 from collc.cost.sharing import shared_hops
 from collc.ir.collective import Collective, Problem
-from collc.ir.flow import Bound, FlowSchedule, Forest, Tree
+from collc.ir.flow import Bound, FlowSchedule, Forest, Orbit, Tree
 from collc.ir.topology import Route, Topology
 
 __all__ = [
@@ -57,10 +57,12 @@ def link_loads(problem: Problem, trees: Iterable[Tree], *, in_network: bool = Fa
     Args:
         in_network: whether switches that copy and add do so, see `FlowSchedule`.
     """
-    if isinstance(trees, Forest) and not in_network:
-        loads = hop_loads(problem.collective, trees)
-        if loads is not None:
-            return loads
+    if isinstance(trees, Orbit) and not in_network:
+        found = orbit_hop_loads(problem, trees)
+    else:
+        found = hop_loads(problem.collective, trees) if isinstance(trees, Forest) and not in_network else None
+    if found is not None:
+        return found
     trees = tuple(trees)
     chunks = problem.collective.chunks
     unit = lcm(*(tree.weight.denominator for tree in trees))
@@ -114,7 +116,12 @@ def busbw(collective: Collective, algbw: Fraction) -> Fraction:
 def predict(flow: FlowSchedule, nbytes: int) -> Fraction:
     """Time [us] by the alpha-beta model: the longest way of any tree, then the bytes at full rate."""
     topology = flow.problem.topology
-    if isinstance(flow.trees, Forest):
+    if isinstance(flow.trees, Orbit):
+        # Images have the same links; where these are alike, so are the ways.
+        alike = len({link.latency for link in topology.links}) == 1
+        images = range(1 if alike else len(flow.trees.images))
+        rise = max(_forest_latency(topology, flow.trees.moved(image)) for image in images)
+    elif isinstance(flow.trees, Forest):
         rise = _forest_latency(topology, flow.trees)
     else:
         rise = max((_height(topology, tree) for tree in flow.trees), default=Fraction(0))
@@ -123,6 +130,8 @@ def predict(flow: FlowSchedule, nbytes: int) -> Fraction:
 
 def max_height(trees: Sequence[Tree]) -> int:
     """Rank-to-rank hops on the longest way of any tree."""
+    if isinstance(trees, Orbit):
+        return max_height(trees.base)
     if isinstance(trees, Forest):
         return longest_way(trees, [1] * (len(trees.route_starts) - 1)) if len(trees) else 0
     return max((tree.height for tree in trees), default=0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from math import lcm
 from typing import TYPE_CHECKING, Any
 
-from collc.ir.collective import Collective
+from collc.ir.collective import Collective, Problem
 from collc.ir.forest import Forest
+from collc.ir.orbit import Orbit
 
 if TYPE_CHECKING:
     import numpy
@@ -23,13 +25,13 @@ def hop_loads(collective: Collective, forest: Forest) -> dict[tuple[str, str], F
     """Bytes that cross each link, per byte of message size; None where 64 bits do not hold the sums."""
     import numpy
 
-    counts = collective.columns.counts
+    counts = collective.columns_of(forest.chunks).counts
     n_edges = len(forest.reduces) + len(forest.broadcasts)
     if not n_edges:
         return {}
     if int(forest.numerators.max()) * int(counts.max()) * n_edges >= _LIMIT:
         return None
-    shares = forest.numerators * counts[forest.chunks]
+    shares = forest.numerators * counts
     by_route = numpy.zeros(len(forest.route_starts) - 1, dtype=numpy.int64)
     for edges, starts in ((forest.reduces, forest.reduce_starts), (forest.broadcasts, forest.broadcast_starts)):
         numpy.add.at(by_route, edges, numpy.repeat(shares, numpy.diff(starts)))
@@ -44,6 +46,34 @@ def hop_loads(collective: Collective, forest: Forest) -> dict[tuple[str, str], F
         if load
     }
     return dict(sorted(loads.items()))
+
+
+def orbit_hop_loads(problem: Problem, orbit: Orbit) -> dict[tuple[str, str], Fraction] | None:
+    """The same of images: what a renaming takes to a link is added up there."""
+    import numpy
+
+    base = hop_loads(problem.collective, orbit.base)
+    if base is None:
+        return None
+    unit = lcm(*(load.denominator for load in base.values()))
+    if sum(base.values()) * unit >= _LIMIT:
+        return None
+    number = {name: vertex for vertex, name in enumerate(orbit.base.names)}
+    ends = numpy.array([[number[src], number[dst]] for src, dst in base], dtype=numpy.int64).reshape(-1, 2).T
+    shares = numpy.array([int(load * unit) for load in base.values()], dtype=numpy.int64)
+    links = problem.topology.links
+    place = numpy.full((len(number), len(number)), -1, dtype=numpy.int32)
+    place[[number[link.src] for link in links], [number[link.dst] for link in links]] = numpy.arange(len(links))
+    # What has no link to go to, counted last, is left to the checker.
+    loads = numpy.zeros(len(links) + 1, dtype=numpy.int64)
+    for image in orbit.images:
+        # A renaming takes no two links to one.
+        loads[place[image[ends[0]], image[ends[1]]]] += shares
+    return {
+        (link.src, link.dst): Fraction(load, unit)
+        for link, load in sorted(zip(links, loads.tolist(), strict=False), key=lambda one: (one[0].src, one[0].dst))
+        if load
+    }
 
 
 def _hops(forest: Forest) -> tuple[Array, Array, Array]:

@@ -69,8 +69,7 @@ def height_bound(flow: FlowSchedule, *, any_rate: bool = False) -> Least | None:
     topology, collective = flow.problem.topology, flow.problem.collective
     if not flow.time or flow.in_network or len(collective.groups) > 1:
         return None
-    n = collective.n_ranks
-    shapes = {(len(chunk.precondition), len(chunk.postcondition)) for chunk in collective.chunks}
+    n, shapes = collective.n_ranks, collective.shapes
     if shapes == {(n, 1)}:
         topology, slots = topology.reversed(), _slots(collective, inward=True)
     elif shapes == {(1, n)}:

@@ -117,6 +117,14 @@ class AllPairs(Sequence[Chunk]):
     def __iter__(self) -> Iterator[Chunk]:
         return (self[at] for at in range(len(self)))
 
+    def columns_of(self, rows: Array) -> Columns:
+        """The columns of some chunks, in that order."""
+        import numpy
+
+        pairs = rows // self.per_pair
+        ones = numpy.broadcast_to(numpy.int64(1), len(rows))
+        return Columns(pairs // self.n_ranks, pairs % self.n_ranks, ones, ones, ones)
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:
@@ -140,16 +148,18 @@ class Columns:
         import numpy
 
         if isinstance(chunks, AllPairs):
-            n, every = chunks.n_ranks, numpy.arange(chunks.n_ranks)
-            ones = numpy.broadcast_to(numpy.int64(1), len(chunks))
-            sources = numpy.repeat(every, n * chunks.per_pair)
-            return Columns(sources, numpy.tile(numpy.repeat(every, chunks.per_pair), n), ones, ones, ones)
+            return chunks.columns_of(numpy.arange(len(chunks)))
         ends = [(*_end(chunk.precondition), *_end(chunk.postcondition)) for chunk in chunks]
         counts = [chunk.count for chunk in chunks]
         # A document may name any count.
         kind = numpy.dtype(numpy.int64 if max(counts, default=0) < 2**62 else object)
         table = numpy.array(ends, dtype=numpy.int64).reshape(-1, 4).T
         return Columns(table[0], table[2], table[1], table[3], numpy.array(counts, dtype=kind))
+
+    def of_rows(self, rows: Array) -> Columns:
+        """The columns of some chunks, in that order."""
+        columns = (self.sources, self.sinks, self.contributors, self.consumers, self.counts)
+        return Columns(*(column[rows] for column in columns))
 
 
 def _end(places: Places) -> tuple[int, int]:

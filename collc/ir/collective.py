@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from collc.errors import InputError, nearest
 from collc.ir.chunks import AllPairs, Chunk, Columns, Places, shapes
 from collc.ir.topology import Topology
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
 __all__ = [
     "COLLECTIVES",
@@ -82,6 +88,10 @@ class Collective:
     def columns(self) -> Columns:
         """The table by column."""
         return Columns.of(self.chunks)
+
+    def columns_of(self, rows: Array) -> Columns:
+        """The columns of some chunks, in that order."""
+        return self.chunks.columns_of(rows) if isinstance(self.chunks, AllPairs) else self.columns.of_rows(rows)
 
     @cached_property
     def shapes(self) -> frozenset[tuple[int, int]]:

@@ -7,10 +7,11 @@ from fractions import Fraction
 from math import lcm
 
 from collc.errors import InputError
-from collc.ir.collective import Problem
+from collc.ir.collective import AllPairs, Problem
 from collc.ir.forest import Forest, Tree
+from collc.ir.orbit import Orbit
 
-__all__ = ["OPTIMAL_WITHIN", "Bound", "Cut", "FlowSchedule", "Forest", "Prices", "Tree"]
+__all__ = ["OPTIMAL_WITHIN", "Bound", "Cut", "FlowSchedule", "Forest", "Orbit", "Prices", "Tree"]
 
 # Gap up to which a schedule counts as optimal.
 OPTIMAL_WITHIN = Fraction(1, 10**9)
@@ -90,7 +91,7 @@ class FlowSchedule:
     """
 
     problem: Problem
-    trees: tuple[Tree, ...] | Forest
+    trees: tuple[Tree, ...] | Forest | Orbit
     time: Fraction
     bound: Bound | None = None
     notes: tuple[str, ...] = ()
@@ -100,6 +101,9 @@ class FlowSchedule:
         if self.in_network and not (self.problem.topology.multicast or self.problem.topology.reduce):
             raise InputError(f"in_network: no switch of topology '{self.problem.topology.name}' adds or copies")
         n_chunks = len(self.problem.collective.chunks)
+        if isinstance(self.trees, Orbit):
+            self.trees.check_fits(self.problem.topology, self.problem.collective.chunks)
+            return
         if isinstance(self.trees, Forest):
             self.trees.check_fits(self.problem.topology, n_chunks)
             return
@@ -111,7 +115,8 @@ class FlowSchedule:
     def chunks_per_slot(self) -> int:
         """The least number of chunks a slot is cut into so that every tree carries whole ones."""
         table = self.problem.collective.chunks
-        if isinstance(self.trees, Forest) and bool((self.problem.collective.columns.counts == 1).all()):
+        alike = isinstance(table, AllPairs) or all(chunk.count == 1 for chunk in table)
+        if isinstance(self.trees, Forest | Orbit) and alike:
             return self.trees.lowest_denominator
         return lcm(*((tree.weight * table[tree.chunk].count).denominator for tree in self.trees))
 

@@ -21,6 +21,7 @@ from collc.errors import InputError, nearest
 from collc.ir.collective import Places, Problem
 from collc.ir.flow import Cut, FlowSchedule, Prices
 from collc.ir.forest import ARRAYS, Forest
+from collc.ir.orbit import Orbit
 from collc.ir.program import Program
 from collc.ir.schedule import Schedule
 from collc.ir.topology import Topology
@@ -72,6 +73,8 @@ def _encode(value: object) -> Any:
         case Forest():
             kept = {"names": list(value.names), "n_ranks": value.n_ranks, "denominator": value.denominator}
             return kept | {name: array.tolist() for name, array in value.arrays.items()}
+        case Orbit():
+            return {"base": _encode(value.base), "images": value.images.tolist(), "per_pair": value.per_pair}
         case tuple():
             return [_encode(item) for item in value]
         case _ if is_dataclass(value) and not isinstance(value, type):
@@ -121,7 +124,7 @@ def _decode_union(arguments: Sequence[Any], data: Any, where: str) -> Any:
         return None
     choices = [kind for kind in arguments if kind is not type(None)]
     if Forest in choices and isinstance(data, dict):
-        return _decode_forest(data, where)
+        return _decode_orbit(data, where) if "images" in data else _decode_forest(data, where)
     if Cut in choices and isinstance(data, dict):
         named = {kind.__name__: kind for kind in choices}
         name = data.get("kind")
@@ -172,11 +175,27 @@ def _decode_forest(data: Any, where: str) -> Forest:
 
     values: dict[str, Any] = {key: _decode(kind, data[key], f"{where}.{key}") for key, kind in wanted.items()}
     for name in ARRAYS:
-        numbers = data[name]
-        if not isinstance(numbers, list) or any(type(one) is not int or abs(one) >= 2**62 for one in numbers):
-            raise InputError(f"{where}.{name}: {_show(numbers)}; expected a list of whole numbers below 2^62")
-        values[name] = numpy.array(numbers, dtype=numpy.int64)
+        values[name] = numpy.array(_whole_numbers(data[name], f"{where}.{name}", 62), dtype=numpy.int64)
     return Forest(**values)
+
+
+def _decode_orbit(data: Any, where: str) -> Orbit:
+    if set(data) != {"base", "images", "per_pair"} or not isinstance(data["images"], list):
+        raise InputError(f"{where}: {_show(data)}; expected an object with the fields of Orbit")
+    import numpy
+
+    base = _decode_forest(data["base"], f"{where}.base")
+    rows = [_whole_numbers(row, f"{where}.images[{index}]", 31) for index, row in enumerate(data["images"])]
+    if any(len(row) != len(base.names) for row in rows):
+        raise InputError(f"{where}.images: rows of {sorted(set(map(len, rows)))}; expected {len(base.names)} each")
+    images = numpy.array(rows, dtype=numpy.int32).reshape(len(rows), len(base.names))
+    return Orbit(base, images, _decode(int, data["per_pair"], f"{where}.per_pair"))
+
+
+def _whole_numbers(data: Any, where: str, bits: int) -> list[int]:
+    if not isinstance(data, list) or any(type(one) is not int or abs(one) >= 2**bits for one in data):
+        raise InputError(f"{where}: {_show(data)}; expected a list of whole numbers below 2^{bits}")
+    return data
 
 
 def _decode_places(data: Any, where: str) -> Places:

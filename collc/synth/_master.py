@@ -52,7 +52,7 @@ class Master:
             self._group_of, self._times = numpy.arange(n_links), numpy.ones(n_links)
         else:
             self.sources = numpy.array([0])
-            _, self._group_of = numpy.unique(translations.links.min(axis=0), return_inverse=True)
+            self._group_of = translations.classes
             # A link that several translations leave in place is loaded by all of them.
             self._times = network.n_ranks / numpy.bincount(self._group_of)[self._group_of]
         self._program = _program(network, self.sources, self._group_of, self._times)

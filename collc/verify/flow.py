@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from collc.ir.collective import Chunk
-from collc.ir.flow import FlowSchedule, Forest, Tree
+from collc.ir.collective import Chunk, Collective
+from collc.ir.flow import FlowSchedule, Forest, Orbit, Tree
 from collc.ir.topology import Route
 from collc.verify import forest
 from collc.verify.findings import Finding
 from collc.verify.links import add_up, route_faults, time_faults
+from collc.verify.orbit import Renamed
 from collc.verify.sharing import crossings
 from collc.verify.witness import bound_faults
 
@@ -20,12 +21,12 @@ from collc.verify.witness import bound_faults
 def examine(flow: FlowSchedule) -> Iterator[Finding]:
     """Everything that is wrong with a flow schedule, lazily."""
     problem = flow.problem
-    ranks = _RankSets()
-    many = flow.trees if isinstance(flow.trees, Forest) else None
-    for index in range(len(flow.trees)) if many is None else forest.suspects(many, problem.collective):
-        tree = flow.trees[index]
-        yield from _tree_faults(index, tree, problem.collective.chunks[tree.chunk], ranks)
+    if isinstance(flow.trees, Orbit):
+        yield from _orbit_faults(flow, flow.trees)
+        return
+    yield from _tree_faults(flow.trees, problem.collective)
     yield from _weight_faults(flow)
+    many = flow.trees if isinstance(flow.trees, Forest) else None
     if many is not None and not flow.in_network and (found := forest.hop_loads(many, problem.collective)):
         yield from route_faults(
             problem.topology, [many.route(index) for index in forest.route_suspects(many, problem.topology)]
@@ -41,9 +42,33 @@ def examine(flow: FlowSchedule) -> Iterator[Finding]:
         yield from bound_faults(problem, flow.bound, flow.time)
 
 
+def _orbit_faults(flow: FlowSchedule, trees: Orbit) -> Iterator[Finding]:
+    """The same of trees that renamings make of a few ranks' trees."""
+    problem = flow.problem
+    renamed = Renamed(problem.topology, trees)
+    faults = list(renamed.faults())
+    yield from faults
+    yield from _tree_faults(trees.base, problem.collective)
+    yield from route_faults(
+        problem.topology, [trees.base.route(index) for index in forest.route_suspects(trees.base, problem.topology)]
+    )
+    if faults:
+        return
+    yield from renamed.unserved()
+    found = None if flow.in_network else renamed.hop_loads(problem.collective)
+    if found is None:
+        loads, share = traffic(flow)
+        found = crossings(flow) if flow.in_network else add_up(loads), share
+    yield from time_faults(problem.topology, *found, flow.time)
+    if flow.bound is not None:
+        yield from bound_faults(problem, flow.bound, flow.time, renamed)
+
+
 def traffic(flow: FlowSchedule) -> tuple[Mapping[Route, int], Fraction]:
     """Load of each route in whole units, and the unit [share of the message]."""
     collective = flow.problem.collective
+    if isinstance(flow.trees, Orbit) and any(Renamed(flow.problem.topology, flow.trees).faults()):
+        return {}, Fraction(1)  # its trees cannot be made
     if isinstance(flow.trees, Forest) and (found := forest.route_loads(flow.trees, collective)):
         return found
     # Whole numbers of one unit: adding Fractions one by one is ten times slower.
@@ -68,7 +93,14 @@ class _RankSets:
         return self._known[ranks]
 
 
-def _tree_faults(index: int, tree: Tree, chunk: Chunk, ranks: _RankSets) -> Iterator[Finding]:
+def _tree_faults(trees: Sequence[Tree], collective: Collective) -> Iterator[Finding]:
+    ranks = _RankSets()
+    for index in forest.suspects(trees, collective) if isinstance(trees, Forest) else range(len(trees)):
+        tree = trees[index]
+        yield from _faults_of_tree(index, tree, collective.chunks[tree.chunk], ranks)
+
+
+def _faults_of_tree(index: int, tree: Tree, chunk: Chunk, ranks: _RankSets) -> Iterator[Finding]:
     """A tree gathers every contributor exactly once at its root and reaches every consumer from there."""
     where = f"tree {index} of chunk {tree.chunk}"
     yield from _reduce_faults(where, tree, ranks.of(chunk.precondition.ranks))

@@ -29,8 +29,6 @@ def suspects(forest: Forest, collective: Collective) -> list[int]:
     import numpy
 
     n = collective.n_ranks
-    table = collective.columns
-    alone = (table.contributors == 1) & (table.consumers == 1)
     first, final = forest.vertices[forest.route_starts[:-1]], forest.vertices[forest.route_starts[1:] - 1]
     found: list[int] = []
     step = max(1, _BATCH // n)
@@ -39,12 +37,13 @@ def suspects(forest: Forest, collective: Collective) -> list[int]:
         chunk, root = forest.chunks[batch], forest.roots[batch]
         down = _Edges.of(forest.broadcasts, forest.broadcast_starts, batch, first, final)
         up = _Edges.of(forest.reduces, forest.reduce_starts, batch, first, final).backwards()
-        source, sink = table.sources[chunk], table.sinks[chunk]
-        good = alone[chunk] & (source == root) & _is_way(down, root, n, sink)
+        table = collective.columns_of(chunk)
+        alone = (table.contributors == 1) & (table.consumers == 1)
+        good = alone & (table.sources == root) & _is_way(down, root, n, table.sinks)
         good &= numpy.bincount(up.tree, minlength=len(root)) == 0
-        if not alone[chunk].all():
-            spreads = _fits(down, root, n, table.consumers[chunk], sink)
-            good |= ~alone[chunk] & spreads & _fits(up, root, n, table.contributors[chunk], source)
+        if not alone.all():
+            spreads = _fits(down, root, n, table.consumers, table.sinks)
+            good |= ~alone & spreads & _fits(up, root, n, table.contributors, table.sources)
         found += (numpy.nonzero(~good)[0] + start).tolist()
     return found
 
@@ -100,13 +99,13 @@ def _by_route(forest: Forest, collective: Collective) -> Array | None:
     """By route of the table, what it carries [shares of a slot x the denominator]."""
     import numpy
 
-    counts = collective.columns.counts
+    counts = collective.columns_of(forest.chunks).counts
     n_edges = len(forest.reduces) + len(forest.broadcasts)
     if n_edges and int(forest.numerators.max()) * int(counts.max()) * n_edges >= _LARGEST:
         return None
     loads = numpy.zeros(len(forest.route_starts) - 1, dtype=numpy.int64)
     for edges, starts in ((forest.reduces, forest.reduce_starts), (forest.broadcasts, forest.broadcast_starts)):
-        numpy.add.at(loads, edges, numpy.repeat(forest.numerators * counts[forest.chunks], starts[1:] - starts[:-1]))
+        numpy.add.at(loads, edges, numpy.repeat(forest.numerators * counts, starts[1:] - starts[:-1]))
     return loads
 
 

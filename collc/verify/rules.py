@@ -176,6 +176,11 @@ _FLOW = {
     "tree-order": error(
         "a tree's edge stands before one that feeds it", "the rank does not hold yet what it is to send"
     ),
+    "symmetry": error(
+        "a renaming that trees are repeated by is not one to one, or takes a GPU to a switch or a link to none or to "
+        "one of another bandwidth",
+        "the trees it makes are not ways on this fabric, or take another time",
+    ),
     "weights": error("the weights of a chunk's trees do not add to one", "a share of the chunk is lost or sent twice"),
     "overload": error(
         "a link carries more than its bandwidth allows in the stated time", "the claim of speed is false"

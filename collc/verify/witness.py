@@ -14,13 +14,16 @@ from collc.ir.flow import Bound, Cut, Prices
 from collc.ir.topology import Topology
 from collc.verify import fares
 from collc.verify.findings import Finding
+from collc.verify.orbit import Renamed
 
 
-def bound_faults(problem: Problem, bound: Bound, time: Fraction) -> Iterator[Finding]:
+def bound_faults(problem: Problem, bound: Bound, time: Fraction, renamed: Renamed | None = None) -> Iterator[Finding]:
     """Where a bound is not what its witness proves, or a stated time beats it.
 
     Args:
         time: of the schedule that carries the bound [s/GB of message size].
+        renamed: renamings of the fabric, checked to take some ranks to every rank once: if they keep the
+            prices, these ranks tell what all must pay.
     """
     stated = bound.time
     faults = list(
@@ -34,7 +37,7 @@ def bound_faults(problem: Problem, bound: Bound, time: Fraction) -> Iterator[Fin
     if isinstance(bound.witness, Cut):
         crossing, offered, what = *_across(problem, bound.witness), "bandwidth leaving the cut"
     else:
-        crossing, offered, what = *_owed(problem, bound.witness), "bandwidth at the stated prices"
+        crossing, offered, what = *_owed(problem, bound.witness, renamed), "bandwidth at the stated prices"
     if not offered:
         yield Finding("bound", "error", f"the witness offers no {what}; it proves nothing")
         return
@@ -98,7 +101,7 @@ def _price_faults(topology: Topology, prices: Prices) -> Iterator[Finding]:
         seen.add((src, dst))
 
 
-def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
+def _owed(problem: Problem, prices: Prices, renamed: Renamed | None) -> tuple[Fraction, Fraction]:
     """What the chunks must pay for the share of the message they are, and what the fabric can be paid [GB/s].
 
     A chunk with one contributor and one consumer pays at least the distance between them. Ranks, and
@@ -110,7 +113,8 @@ def _owed(problem: Problem, prices: Prices) -> tuple[Fraction, Fraction]:
     topology, collective = problem.topology, problem.collective
     unit = math.lcm(*(price.denominator for *_, price in prices.price))
     price_of = {(src, dst): int(price * unit) for src, dst, price in prices.price}
-    owed = _owed_by_pairs(topology, collective, price_of) if (1, 1) in collective.shapes else 0
+    told = renamed.owed(price_of) if renamed is not None else None
+    owed = told if told is not None else _owed_by_pairs(topology, collective, price_of)
     known = _Fares(topology, price_of)
     for chunk in () if collective.shapes == {(1, 1)} else collective.chunks:
         before, after = chunk.precondition.ranks, chunk.postcondition.ranks
@@ -131,6 +135,8 @@ def _owed_by_pairs(topology: Topology, collective: Collective, price_of: Mapping
 
     table = collective.columns
     alone = numpy.flatnonzero((table.contributors == 1) & (table.consumers == 1))
+    if not len(alone):
+        return 0
     origins, row = numpy.unique(table.sources[alone], return_inverse=True)
     pays = fares.cheapest(topology, price_of, origins.tolist())[row, table.sinks[alone]]
     counts = table.counts[alone]

@@ -2,6 +2,7 @@
 
 network -> translations -> _master (a linear program) or descent (large fabrics) -> prices: the bound
                                    -> children: whole flows -> extract: ways of pairs
+                     -> mixture (many ranks that look alike): rank 0's ways, and renamings
         -> columns (direct cables), or ways given -> paths: their rates -> ways of pairs
 """
 
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from collc import deadline
 from collc.errors import BudgetError, InfeasibleError
-from collc.ir.collective import Problem
+from collc.ir.collective import AllPairs, Problem
 from collc.ir.flow import Bound, FlowSchedule
 from collc.synth import _exact, _master, _symmetry, _ways
 from collc.synth._master import Fractional
 from collc.synth._network import Network
 from collc.synth._symmetry import Translations
-from collc.synth.mcf import children, columns, descent, extract, paths
+from collc.synth.mcf import children, columns, descent, extract, mixture, paths
 from collc.synth.mcf.extract import Ways
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ _Method = Literal["simplex", "ipm", "pdlp", "columns", "descent"]
 # Ways, their units per slot, and what prices prove.
 _Found = tuple[Ways, int, Bound | None]
 
+# Up to this many ranks that look alike, weights are those of the linear program, which have small denominators, and
+# trees are written out: files are made of them. Beyond, trees are mixed and renamings stand for all but rank 0's.
+_FEW_RANKS = 256
 # Flow variables up to which simplex is quicker than the interior points.
 _FEW_FLOWS = 5_000
 # Those up to which the linear program is solved at all: 128 vertices of degree four have 65536.
@@ -83,14 +87,17 @@ class Mcf:
             return _ways.schedule(problem, {}, None)
         if not network.n_links:
             raise InfeasibleError("data must move, and there are no links")
-        ways, scale, bound = self._found(network)
+        translations = _symmetry.find(network)
+        by_rule = self.method == "auto" and self.ways == "any" and isinstance(problem.collective.chunks, AllPairs)
+        if by_rule and translations is not None and network.n_ranks > _FEW_RANKS:
+            return mixture.schedule(problem, network, translations)
+        ways, scale, bound = self._found(network, translations)
         if self.ways != "any":
             table = paths.given(network, self.ways)
             ways, scale = paths.whole(network, table, paths.solve(network, table).rates)
         return extract.schedule(problem, network, ways, scale, bound)
 
-    def _found(self, network: Network) -> _Found:
-        translations = _symmetry.find(network)
+    def _found(self, network: Network, translations: Translations | None) -> _Found:
         if self.method != "auto":
             return self._by(self.method, network, translations)
         if (method := _exact_method(network, translations)) is not None:

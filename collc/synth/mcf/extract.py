@@ -138,7 +138,8 @@ def schedule(problem: Problem, network: Network, ways: Ways, scale: int, bound: 
     denominator = scale * lcm(*counts[:64])
     if len(counts) > 64 or denominator >= CAPACITY_LIMIT:
         return _ways.schedule(problem, _named(network, ways, scale), bound)
-    trees = _forest(problem, network, ways, scale, denominator)
+    every = numpy.arange(len(problem.collective.chunks))
+    trees = forest(problem, network, ways, scale, denominator, every)
     return FlowSchedule(problem, trees, cost.bandwidth_time(problem, trees), bound)
 
 
@@ -155,12 +156,17 @@ def _named(network: Network, ways: Ways, scale: int) -> dict[tuple[int, int], li
     return found
 
 
-def _forest(problem: Problem, network: Network, ways: Ways, scale: int, denominator: int) -> Forest:
-    """A tree for every chunk and way of its pair; what stays with its rank has one without edges."""
+def forest(problem: Problem, network: Network, ways: Ways, scale: int, denominator: int, chunks: Array) -> Forest:
+    """A tree for each of some chunks and way of its pair; what stays with its rank has one without edges.
+
+    Args:
+        denominator: of all weights; a multiple of the scale times what any of the pairs asks for.
+        chunks: increasing.
+    """
     import numpy
 
     n = network.n_ranks
-    table = problem.collective.columns
+    table = problem.collective.columns_of(chunks)
     pair = table.sources * n + table.sinks
     stays = table.sources == table.sinks
     of_way = ways.sources * n + ways.sinks
@@ -180,7 +186,7 @@ def _forest(problem: Problem, network: Network, ways: Ways, scale: int, denomina
         names=network.vertices,
         n_ranks=n,
         denominator=denominator,
-        chunks=numpy.repeat(numpy.arange(len(pair)), per_chunk),
+        chunks=numpy.repeat(chunks, per_chunk),
         numerators=numerators,
         roots=numpy.repeat(table.sources, per_chunk),
         reduces=numpy.zeros(0, dtype=numpy.int64),
