@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from collc import cost, registry, verify, workers
+from collc import cost, deadline, progress, registry, verify, workers
 from collc.errors import BudgetError, InputError, UnsupportedError
 from collc.ir.collective import Problem
 from collc.ir.flow import FlowSchedule
@@ -27,6 +27,9 @@ OUT_OF_TIME = "time ran out"
 _MANY_RANKS = 128
 _FIRST = ("forestcoll", "mcf")
 _REACHED = "not asked: the optimum is reached"
+
+# A better schedule may take so many times as long to check as the first.
+_CHECKS = 4
 
 # Share of the predicted time that latency must have for lower schedules of less bandwidth to be asked for.
 _WORTHWHILE = Fraction(1, 50)
@@ -63,9 +66,23 @@ def synthesize(problem: Problem, name: str, options: Mapping[str, str], clock: C
     synthesizer = registry.load("synth", name, **options)
     if reason := synthesizer.supports(problem):
         raise UnsupportedError(f"{name}: {reason}")
-    flow = clock.run("synthesize", lambda: synthesizer.run(problem))
+    if deadline.time_left() is None or not hasattr(synthesizer, "first"):
+        return Candidate(name, options, _checked(synthesizer.run, problem, clock))
+    # Something to fall back on; checking it tells how long checking takes.
+    first = _checked(synthesizer.first, problem, clock)
+    reserve = _CHECKS * clock.seconds["verify"]
+    try:
+        with deadline.within(max(0.0, (deadline.time_left() or 0.0) - reserve)):
+            return Candidate(name, options, _checked(synthesizer.run, problem, clock))
+    except BudgetError:
+        return Candidate(name, options, first)
+
+
+def _checked(run: Callable[[Problem], FlowSchedule], problem: Problem, clock: Clock) -> FlowSchedule:
+    flow = clock.run("synthesize", lambda: run(problem))
+    progress.report("checking the schedule")
     clock.run("verify", lambda: verify.check(flow))
-    return Candidate(name, options, flow)
+    return flow
 
 
 def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, str]]:
@@ -76,7 +93,10 @@ def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[st
         UnsupportedError: no synthesizer serves the problem.
         BudgetError: time ran out before there was any schedule.
     """
-    with workers.hired(request.jobs, request.engine):
+    left = deadline.time_left()
+    # Writing files and reading them back takes up to as long as making what they hold.
+    share = left if left is None or request.target is None else left / 2
+    with workers.hired(request.jobs, request.engine), deadline.within(share):
         return _asked(request, clock)
 
 

@@ -7,6 +7,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 
+from collc.errors import BudgetError
+
+# What is noted of a schedule for which there would have been better ones, had there been time.
+CUT_SHORT = "time ran out before the search was done; with more the schedule may come nearer to its bound"
+
 _ends: ContextVar[float | None] = ContextVar("ends", default=None)
 
 
@@ -14,6 +19,16 @@ def time_left() -> float | None:
     """Seconds to the deadline, zero if it has passed; None without one."""
     ends = _ends.get()
     return None if ends is None else max(0.0, ends - monotonic())
+
+
+def check() -> None:
+    """Stop here where there is no time left.
+
+    Raises:
+        BudgetError: so it is.
+    """
+    if time_left() == 0:
+        raise BudgetError("time ran out")
 
 
 @contextmanager

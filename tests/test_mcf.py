@@ -351,17 +351,6 @@ def test_a_deadline_too_near_for_the_linear_program_leaves_descent(monkeypatch):
         Mcf(method="ipm").run(problem)
 
 
-def test_work_has_no_more_time_than_the_work_around_it():
-    assert deadline.time_left() is None
-    with deadline.within(1000):
-        with deadline.within(2000):
-            assert 900 < deadline.time_left() <= 1000
-        with deadline.within(10), deadline.within(None):
-            assert 5 < deadline.time_left() <= 10
-        assert deadline.time_left() > 900
-    assert deadline.time_left() is None
-
-
 @pytest.mark.parametrize("few", [0, 100])
 def test_ways_add_up_to_the_flow(monkeypatch, few):
     """Compiled and interpreted alike."""

@@ -164,7 +164,7 @@ def test_columns_find_the_ways_that_the_first_lack(monkeypatch):
 
 
 def flat_start(network: Network, within: float):
-    return columns.descent.Descent(network).found
+    return columns.descent.Descent(network).found, False
 
 
 def test_columns_serve_any_demand():

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from collc.deadline import within
+from collc.cli import progress_line
+from collc.deadline import CUT_SHORT, within
 from collc.errors import BudgetError, CollcError, InputError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def synth(topology: str | None, as_json: bool, list_plugins: bool, **given: Any)
 
         # Not work that a deadline is for; one that struck here would leave a file open.
         code = cache.fingerprint()
-    with _deadline(given["time_limit"]):
+    with _deadline(given["time_limit"]), progress_line.shown():
         shown, files = _result(topology, given, code)
     paths = _write(files, given["directory"])
     for entry, path in zip(shown["files"], paths, strict=True):
@@ -125,7 +126,8 @@ def _result(topology: str, given: dict[str, Any], code: str | None) -> tuple[dic
 
         shown, files = compile_asked(asked, topology, given)
         # What a deadline cut short must not be what later runs get.
-        if name is not None and OUT_OF_TIME not in shown["passed_over"].values():
+        cut_short = OUT_OF_TIME in shown["passed_over"].values() or CUT_SHORT in shown["warnings"]
+        if name is not None and not cut_short:
             cache.write(name, {"report": shown, "files": files})
     # A fabric read from another file is the same fabric, but what reading it brought up may differ.
     warnings = [*asked.warnings, *shown["warnings"]]

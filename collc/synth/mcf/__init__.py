@@ -9,7 +9,7 @@ network -> translations -> _master (a linear program) or descent (large fabrics)
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
 _Method = Literal["simplex", "ipm", "pdlp", "columns", "descent"]
-# Ways, their units per slot, and what prices prove.
-_Found = tuple[Ways, int, Bound | None]
+# Ways, their units per slot, what prices prove, and whether a deadline ended the search.
+_Found = tuple[Ways, int, Bound | None, bool]
 
 # Up to this many ranks that look alike, weights are those of the linear program, which have small denominators, and
 # trees are written out: files are made of them. Beyond, trees are mixed and renamings stand for all but rank 0's.
@@ -41,7 +41,7 @@ _FEW_FLOWS = 5_000
 # Those up to which the linear program is solved at all: 128 vertices of degree four have 65536.
 _MOST_FLOWS = 70_000
 # The same for columns, which auto takes where all links end at GPUs; switches leave them too many equal ways.
-_MOST_FLOWS_BY_COLUMNS = 130_000
+_MOST_FLOWS_BY_COLUMNS = 270_000
 # Gap at which columns end: the answer is optimal, with room for what rounding adds.
 _EXACT = 1e-10
 # Where flows come from descent, a pair's block is cut into so many units that a rank sends about this many.
@@ -88,14 +88,34 @@ class Mcf:
         if not network.n_links:
             raise InfeasibleError("data must move, and there are no links")
         translations = _symmetry.find(network)
-        by_rule = self.method == "auto" and self.ways == "any" and isinstance(problem.collective.chunks, AllPairs)
-        if by_rule and translations is not None and network.n_ranks > _FEW_RANKS:
+        if translations is not None and self._mixes(problem):
             return mixture.schedule(problem, network, translations)
-        ways, scale, bound = self._found(network, translations)
+        ways, scale, bound, is_cut_short = self._found(network, translations)
         if self.ways != "any":
             table = paths.given(network, self.ways)
             ways, scale = paths.whole(network, table, paths.solve(network, table).rates)
-        return extract.schedule(problem, network, ways, scale, bound)
+        made = extract.schedule(problem, network, ways, scale, bound)
+        return replace(made, notes=(deadline.CUT_SHORT,)) if is_cut_short else made
+
+    def _mixes(self, problem: Problem) -> bool:
+        """Whether trees are mixed where all ranks look alike, which takes no time worth mentioning."""
+        by_rule = self.method == "auto" and self.ways == "any" and isinstance(problem.collective.chunks, AllPairs)
+        return by_rule and problem.topology.n_ranks > _FEW_RANKS
+
+    def first(self, problem: Problem) -> FlowSchedule:
+        """A schedule to have where time is short: every pair takes one way of the fewest links.
+
+        Raises:
+            InfeasibleError: a rank cannot be reached.
+        """
+        network = Network.of(problem)
+        is_quick = self._mixes(problem) and _symmetry.find(network) is not None
+        if is_quick or not network.n_links or not network.demand.any():
+            return self.run(problem)
+        found = descent.Descent(network).found
+        ways = extract.ways_of(network, found.sources, found.flows.round().astype(int), 1)
+        made = extract.schedule(problem, network, ways, 1, _exact.certify(network, found.prices))
+        return replace(made, notes=(deadline.CUT_SHORT,))
 
     def _found(self, network: Network, translations: Translations | None) -> _Found:
         if self.method != "auto":
@@ -109,14 +129,16 @@ class Mcf:
     def _by(self, method: _Method, network: Network, translations: Translations | None) -> _Found:
         if method == "columns":
             table, rates, prices = columns.solve(network, _EXACT)
-            return *paths.whole(network, table, rates.rates), _exact.certify(network, prices)
+            return *paths.whole(network, table, rates.rates), _exact.certify(network, prices), False
         if method == "descent":
-            found = descent.solve(network, float(self.within))
             parts = min(_MOST_PARTS, max(2, _UNITS // network.n_ranks))
             scale = max(1, parts // int(network.demand.max()))
-            flows = children.round_off(network, found, scale)
-            ways = extract.ways_of(network, found.sources, flows, scale)
-            return ways, scale, _exact.certify(network, found.prices)
+
+            def finish(found: Fractional) -> Ways:
+                return extract.ways_of(network, found.sources, children.round_off(network, found, scale), scale)
+
+            found, is_cut_short = descent.solve(network, float(self.within), finish)
+            return finish(found), scale, _exact.certify(network, found.prices), is_cut_short
         # Solvers do not hear a deadline.
         left = deadline.time_left()
         program = _master.Master(network, translations)
@@ -125,7 +147,7 @@ class Mcf:
         if method == "simplex" and bound is not None:
             found = program.shortened(found, float(bound.time * network.unit * network.size))
         flows, scale = _whole(network, found, translations, bound)
-        return extract.ways_of(network, found.sources, flows, scale, translations), scale, bound
+        return extract.ways_of(network, found.sources, flows, scale, translations), scale, bound, False
 
 
 def _exact_method(network: Network, translations: Translations | None) -> _Method | None:

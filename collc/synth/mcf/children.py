@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collc import workers
+from collc import deadline, workers
 from collc.solve import cheapest_flow
 from collc.synth._master import Fractional
 from collc.synth._network import Network
@@ -102,6 +102,7 @@ def _round_chain(network: Network, asked: tuple[Array, Array, int, Array]) -> Ar
     excess = excess.copy()
     settled = numpy.zeros(flows.shape, dtype=numpy.int64)
     for row, (source, flow) in enumerate(zip(sources, flows, strict=True)):
+        deadline.check()
         supplies = numpy.zeros(network.n_vertices, dtype=numpy.int64)
         supplies[: network.n_ranks] = -network.demand[source] * scale
         supplies[source] = -supplies.sum()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collc import deadline
+from collc import deadline, progress
 from collc.errors import BudgetError
 from collc.synth._network import Network
 from collc.synth.mcf import children, descent, extract, paths, pricing
@@ -36,7 +36,7 @@ def solve(network: Network, within: float) -> tuple[Table, Rates, Array]:
         InfeasibleError: some rank cannot be reached.
         BudgetError: the solver came to no answer, or not in time.
     """
-    rough = descent.solve(network, max(within, _ROUGH))
+    rough, _ = descent.solve(network, max(within, _ROUGH))
     flows = children.round_off(network, rough, _PARTS)
     table = Table.of_ways(extract.ways_of(network, rough.sources, flows, _PARTS))
     found, prices, most = None, rough.prices, 0.0
@@ -56,6 +56,8 @@ def solve(network: Network, within: float) -> tuple[Table, Rates, Array]:
             most, prices = bound, rates.prices
         owed = rates.fares[rough.sources]
         wanted = (network.demand[rough.sources] > 0) & (fares < owed * (1 - _CHEAPER))
+        if most:
+            progress.report(f"mcf: within {rates.time / most - 1:.2%} of the bound")
         if rates.time <= most * (1 + within) or not wanted.any():
             return *found, prices
         larger = Table.of([table.rows, _ways(network, rough.sources, links, wanted)])

@@ -10,11 +10,11 @@ Source: block-coordinate Frank-Wolfe on the exponential penalty of Shahrokhi & M
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from collc import deadline
+from collc import deadline, progress
 from collc.errors import BudgetError
 from collc.synth._master import Fractional
 from collc.synth._network import Network
@@ -36,28 +36,49 @@ _BLOCK = 32
 _HALVINGS = 12
 # Of the average of prices, what is kept from one round to the next.
 _MEMORY = 0.3
+# Of the sources, the part on which what follows is tried; and how much longer it may take than that foretells.
+_SAMPLE = 16
+_MARGIN = 1.5
 
 
-def solve(network: Network, within: float) -> Fractional:
-    """A flow near the optimum and prices that show it; where a deadline ends the search, the best so far.
+def solve(
+    network: Network, within: float, finish: Callable[[Fractional], object] | None = None
+) -> tuple[Fractional, bool]:
+    """A flow near the optimum and prices that show it, and whether a deadline ended the search.
 
     Args:
         within: gap at which the search ends.
+        finish: what follows. It is tried on a few sources, and the search leaves it the time that all need.
 
     Raises:
         InfeasibleError: some rank cannot be reached.
     """
     search = Descent(network)
-    start = monotonic()
+    rest, before = None, monotonic()
     try:
         for gap in search.sweeps():
-            left = deadline.time_left()
-            # Rounding, extracting and checking the ways takes up to as long again.
-            if gap <= within or (left is not None and left < monotonic() - start):
+            progress.report("mcf: looking for flows" if gap == math.inf else f"mcf: within {gap:.2%} of the bound")
+            if gap <= within:
                 break
+            if (left := deadline.time_left()) is None:
+                continue
+            swept, before = monotonic() - before, monotonic()
+            if rest is None and finish is not None:
+                rest = _MARGIN * _seconds(search.found, finish)
+            if left < swept + (rest or 0):
+                search.reprice()
+                return search.found, True
     except BudgetError:
-        pass
-    return search.found
+        return search.found, True
+    return search.found, False
+
+
+def _seconds(found: Fractional, finish: Callable[[Fractional], object]) -> float:
+    """How long it takes to finish, by what a few sources take."""
+    few = slice(0, max(1, len(found.sources) // _SAMPLE))
+    start = monotonic()
+    finish(Fractional(found.sources[few], found.flows[few], found.prices))
+    return (monotonic() - start) * len(found.sources) / len(found.sources[few])
 
 
 class Descent:
@@ -79,23 +100,28 @@ class Descent:
         self._pricing = pricing.Pricing(network)
         self._best = self._bound(flat)
         self._total = numpy.zeros_like(flat)
+        self._sharpness = _SHARPNESS
 
     def sweeps(self) -> Iterator[float]:
         """The gap after each sweep, as of the last whole round."""
-        sharpness, gap = _SHARPNESS, math.inf
+        gap = math.inf
         for _ in range(_ROUNDS):
             for _ in range(min(_SWEEPS[1], max(_SWEEPS[0], _MOVES // len(self.found.sources)))):
-                self._sweep(sharpness)
+                self._sweep(self._sharpness)
                 yield gap
-            loads = self.found.flows.sum(axis=0) / self._widths
-            for prices in (self._total, _prices(loads, self._widths, sharpness)):
-                if (bound := self._bound(prices)) > self._best:
-                    self._best = bound
-                    self.found = Fractional(self.found.sources, self.found.flows, prices.copy())
-            self._total *= _MEMORY
-            gap = float(loads.max() / self._best - 1)
+            gap = self.reprice()
             yield gap
-            sharpness *= 2
+            self._total *= _MEMORY
+            self._sharpness *= 2
+
+    def reprice(self) -> float:
+        """Keep the prices that prove most; the gap that they leave."""
+        loads = self.found.flows.sum(axis=0) / self._widths
+        for prices in (self._total, _prices(loads, self._widths, self._sharpness)):
+            if (bound := self._bound(prices)) > self._best:
+                self._best = bound
+                self.found = Fractional(self.found.sources, self.found.flows, prices.copy())
+        return float(loads.max() / self._best - 1)
 
     def _sweep(self, sharpness: float) -> None:
         """Every source moves once."""

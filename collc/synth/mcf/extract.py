@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
-from collc import cost, kernels, workers
+from collc import cost, deadline, kernels, workers
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound, FlowSchedule
 from collc.ir.forest import Forest
@@ -95,6 +95,7 @@ def _peel(network: Network, source: int, flow: Array, scale: int) -> tuple[Array
     """Sources, sinks, units, lengths and links of the ways of one source."""
     import numpy
 
+    deadline.check()
     compiled = network.n_ranks > _FEW_RANKS
     kernel = kernels.load("peel", compiled)
 
