@@ -91,7 +91,7 @@ def built(family: str, p: dict) -> Graph:
         case "modified_de_bruijn":
             return parse(f"dbjmod(degree={p['d']},diameter={p['k']},cycle={x(p['cycle'])})")
         case "twisted_torus2d":
-            return parse(f"twisted(rows={p['a']},columns={p['b']},twist={p['twist_of_a_on_b_wrap']})")
+            return parse(f"twisted(dims={p['b']}x{p['a']},twists={p['twist_of_a_on_b_wrap']})")
         case "diamond_like":
             return parse("diamond()")
     raise AssertionError(family)
@@ -330,7 +330,7 @@ SYMMETRIC = [
     "circulant(n=301)",
     "uniring(n=97)",
     "hamming(dimensions=3,side=6)",
-    "twisted(rows=12,columns=16,twist=4)",
+    "twisted(dims=16x12,twists=4)",
     "cayley(a=64,k=13,b=16,generators=253x83x485x171)",
     "affine(p=2,m=3,b=16,matrix=1x0x0x1x1x0x1x1x1,generators=71x73x126x50)",
     "line(circulant(n=200))",
@@ -587,7 +587,8 @@ def test_no_text_is_more_than_refused(text):
         ("cayley(a=4,k=1,b=2,generators=8)", "generator 8"),
         ("distance_regular(graph=Petersn)", "Petersen"),
         ("lcf(jumps=5x5,n=14)", "chord"),
-        ("twisted(rows=2,columns=4,twist=1)", "3 or more"),
+        ("twisted(dims=2x4,twists=0)", "same place"),
+        ("twisted(dims=4x4x8,twists=1)", "a twist for each"),
         ("dbjmod(degree=2,diameter=1)", "2 or more"),
         ("dbjmod(degree=2,diameter=3,cycle=1x2x3x4)", "left short"),
         ("random(n=5,degree=3)", "even product"),

@@ -94,7 +94,7 @@ def show(topology: str, as_json: bool, as_yaml: bool) -> None:
 def bound(topology: str, collective: str, root: int | None, as_json: bool) -> None:
     """The bandwidth no schedule can beat on TOPOLOGY, exactly, and what causes it."""
     from collc import cost
-    from collc.cli.topo_text import exactly, plural, proof
+    from collc.cli.topo_text import exactly, plural, proof, side_by_side
     from collc.ir.collective import Problem, make_collective
     from collc.ir.flow import Prices
     from collc.report import witness
@@ -106,6 +106,7 @@ def bound(topology: str, collective: str, root: int | None, as_json: bool) -> No
     fabric = loaded.topology
     problem = Problem(fabric, make_collective(collective, fabric.n_ranks, root=root))
     found = cost.tree_bound(problem)
+    limits = cost.alltoall_limits(problem) if found else ()
     if as_json:
         shown = {
             "topology": topology,
@@ -113,6 +114,7 @@ def bound(topology: str, collective: str, root: int | None, as_json: bool) -> No
             "collective": collective,
             **_rate(found),
             "witness": witness(problem, found) if found else None,
+            **cost.limits_document(limits),
             "seconds": perf_counter() - start,
         }
         click.echo(json.dumps(shown, indent=2))
@@ -123,7 +125,7 @@ def bound(topology: str, collective: str, root: int | None, as_json: bool) -> No
         return
     kind = "schedule of trees" if isinstance(found.witness, Prices) and found.witness.rooted else "schedule"
     click.echo(f"  bound    {exactly(found.algbw)} GB/s algbw: no {kind} is faster for large messages")
-    for line in proof(fabric, found):
+    for line in (*proof(fabric, found), *side_by_side(limits)):
         click.echo(f"  {line}")
 
 

@@ -25,6 +25,13 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.
 @click.command()
 @click.option("--nodes", type=int, required=True, metavar="N", help="GPUs.")
 @click.option("--degree", type=int, required=True, metavar="D", help="Ports of a GPU.")
+@click.option(
+    "--objective",
+    type=click.Choice(["allgather", "alltoall"]),
+    default="allgather",
+    show_default=True,
+    help="What is to be quick: allgather (with it reduce-scatter and allreduce), or all-to-all.",
+)
 @click.option("-n", "--size", default="1MiB", show_default=True, help="Message size that the designs are timed at.")
 @click.option("--alpha", default="10", show_default=True, metavar="US", help="Time of a step without data [us].")
 @click.option("--link-bandwidth", metavar="GBPS", help="Of a port, each way [GB/s].  [default: 12.5 / degree]")
@@ -37,20 +44,52 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.
 def find(nodes: int, degree: int, as_json: bool, **given: Any) -> None:
     """The best designs of N GPUs with D ports: fewest steps (T_L) against least time (T_B).
 
-    T_B is in units of M/B: M the whole gathered message, B what a GPU sends through all its ports.
+    T_B is in units of M/B: M the whole gathered message, B what a GPU sends through all its ports. With
+    --objective alltoall designs are ranked by the exact time of their best all-to-all.
     """
-    from collc.design.find import check_request, find
-    from collc.design.known import shipped
+    from collc.design.find import check_request
 
     start = perf_counter()
     check_request(nodes, degree, two_way=given["duplex"])
-    wanted = _Workload.of(degree, given)
-    known = () if given["published"] else (*shipped(), *_catalogue(given["catalogue"]))
+    wanted = Workload.of(degree, given)
+    if given["objective"] == "alltoall":
+        from collc.cli import topo_find_alltoall as told
+
+        shown = told.document(nodes, degree, given["duplex"], _known(nodes, degree, given), wanted)
+        lines = told.table
+    else:
+        shown, lines = _document(nodes, degree, given, wanted), _frontier
+    shown["seconds"] = perf_counter() - start
+    if as_json:
+        click.echo(json.dumps(shown, indent=2))
+        return
+    for line in lines(shown, wanted):
+        click.echo(line)
+
+
+def _known(nodes: int, degree: int, given: dict[str, Any]) -> tuple[Known, ...]:
+    """The designs that come with collc, those of the user's file, and what a search adds."""
+    from collc.design.known import shipped, shipped_alltoall
+
+    is_alltoall = given["objective"] == "alltoall"
+    if given["published"]:
+        if is_alltoall:
+            raise InputError("--published: the paper's designs are for allgather; expected --objective allgather")
+        known: tuple[Known, ...] = ()
+    else:
+        known = (*(shipped_alltoall() if is_alltoall else ()), *shipped(), *_catalogue(given["catalogue"]))
     if given["seconds"] is not None:
         known = (*known, *_searched(nodes, degree, given, known))
+    return known
+
+
+def _document(nodes: int, degree: int, given: dict[str, Any], wanted: Workload) -> dict[str, Any]:
+    from collc.design.find import find
+
+    known = _known(nodes, degree, given)
     designs = find(nodes, degree, two_way=given["duplex"], published=given["published"], known=known)
     rows = [_row(design, wanted, given["published"]) for design in designs]
-    shown = {
+    return {
         "nodes": nodes,
         "degree": degree,
         "size_bytes": wanted.nbytes,
@@ -61,30 +100,25 @@ def find(nodes: int, degree: int, as_json: bool, **given: Any) -> None:
         "bound_allreduce_us": wanted.time(2 * _moore(nodes, degree, given["duplex"]), Fraction(2 * (nodes - 1), nodes)),
         "best": min(rows, key=lambda row: row["allreduce_us"])["recipe"],
         "designs": rows,
-        "seconds": perf_counter() - start,
     }
-    if as_json:
-        click.echo(json.dumps(shown, indent=2))
-        return
-    for line in _frontier(shown, wanted):
-        click.echo(line)
 
 
-class _Workload:
+class Workload:
     """What a design is to be timed at."""
 
     def __init__(self, nbytes: int, alpha: Fraction, port: Fraction, degree: int) -> None:
         self.nbytes, self.alpha, self.port, self.degree = nbytes, alpha, port, degree
 
     @staticmethod
-    def of(degree: int, given: dict[str, Any]) -> _Workload:
+    def of(degree: int, given: dict[str, Any]) -> Workload:
+        """As the options say."""
         from collc.units import parse_bytes
 
         nbytes = parse_bytes(given["size"])
         if nbytes < 1:
             raise InputError(f"-n {given['size']}: a message of no bytes; expected 1 or more")
         port = given["link_bandwidth"]
-        return _Workload(
+        return Workload(
             nbytes,
             positive(given["alpha"], "--alpha", least=Fraction(0)),
             _NODE_BANDWIDTH / degree if port is None else positive(port, "--link-bandwidth"),
@@ -96,7 +130,7 @@ class _Workload:
         return float(steps * self.alpha + time * self.nbytes / (self.port * self.degree * 1000))
 
 
-def _row(design: Design, wanted: _Workload, published: bool) -> dict[str, Any]:
+def _row(design: Design, wanted: Workload, published: bool) -> dict[str, Any]:
     """A design as data; the paper's tables count a reduce-scatter as much as an allgather."""
     from collc.design import bounds
     from collc.design.schedule import price
@@ -126,7 +160,7 @@ def _row(design: Design, wanted: _Workload, published: bool) -> dict[str, Any]:
     }
 
 
-def _frontier(shown: dict[str, Any], wanted: _Workload) -> Iterator[str]:
+def _frontier(shown: dict[str, Any], wanted: Workload) -> Iterator[str]:
     from collc.cli.topo_text import render, table
     from collc.units import format_bytes
 
@@ -192,11 +226,15 @@ def _searched(n: int, degree: int, given: dict[str, Any], known: Sequence[Known]
     from collc.cli.topo import write
     from collc.design.known import dumps
     from collc.design.search import search
+    from collc.design.search_alltoall import search_alltoall
 
     seconds = given["seconds"]
     if not 0 < seconds < 1e7:
         raise InputError(f"--search {seconds}; expected a positive number of seconds")
-    tries = search(n, degree, two_way=given["duplex"], seed=given["seed"], known=known)
+    is_alltoall = given["objective"] == "alltoall"
+    tries = (search_alltoall if is_alltoall else search)(
+        n, degree, two_way=given["duplex"], seed=given["seed"], known=known
+    )
     found = []
     start = perf_counter()
     with click.progressbar(length=1000, label="searching", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
@@ -222,10 +260,15 @@ def _searched(n: int, degree: int, given: dict[str, Any], known: Sequence[Known]
 
 
 def _undominated(found: Sequence[Known]) -> tuple[Known, ...]:
-    """Of each order and degree those that no other beats."""
+    """Of each order and degree those that no other beats: in allgather, or kept for all-to-all in that."""
     kept: list[Known] = []
     for one in sorted(found, key=lambda one: (one.n, one.degree, one.steps, one.time, one.recipe)):
-        rivals = [other for other in kept if (other.n, other.degree) == (one.n, one.degree)]
-        if all(one.time < other.time for other in rivals):
+        rivals = [other for other in kept if (other.n, other.degree) == (one.n, one.degree) and other.alltoall is None]
+        if one.alltoall is None and all(one.time < other.time for other in rivals):
             kept.append(one)
-    return tuple(kept)
+    best: dict[tuple[int, int], Known] = {}
+    for one in found:
+        if one.alltoall is not None:
+            rival = best.setdefault((one.n, one.degree), one)
+            best[one.n, one.degree] = min(rival, one, key=lambda one: (one.alltoall, one.steps, one.recipe))
+    return (*kept, *best.values())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 
+from collc.cost.limits import Limit
 from collc.ir.flow import Bound, Cut, Prices
 from collc.ir.topology import Link, Topology
 from collc.topology import Loaded
@@ -159,6 +160,19 @@ def proof(fabric: Topology, bound: Bound) -> Iterator[str]:
                 return
             yield f"because  each byte of the message needs {exactly(bound.time * earned)} transfers or more,"
             yield f"         and the {plural(len(price), 'link')} they must use carry {exactly(earned)} GB/s together"
+
+
+def side_by_side(limits: Sequence[Limit]) -> Iterator[str]:
+    """What limits an all-to-all, the least first."""
+    names = {"distance": "distances", "moore": "Moore bound", "cut": "cuts", "host": "a rank's links"}
+    known = sorted((limit.algbw, names[limit.kind]) for limit in limits if limit.algbw is not None)
+    word = "limits   "
+    for algbw, name in known:
+        yield f"{word}{exactly(algbw)} GB/s by {name}"
+        word = " " * len(word)
+    for limit in limits:
+        if limit.algbw is None:
+            yield f"{word}none by {names[limit.kind]}: {limit.because}"
 
 
 def _cut(fabric: Topology, time: Fraction, inside: frozenset[str]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from collc.cost.cuts import best_cut, common_unit
 from collc.cost.demand import Demand
 from collc.cost.forests import hop_loads, longest_way, orbit_hop_loads, route_latencies
 from collc.cost.heights import Least, Roots, height_bound, least_height
+from collc.cost.limits import Limit, alltoall_limits, limits_document
 from collc.cost.prices import candidate_prices, price_bound
 from collc.cost.rates import Rates
 from collc.cost.sharing import shared_hops
@@ -28,11 +29,13 @@ __all__ = [
     "HOP_LATENCY",
     "MOST_RANKS",
     "Least",
+    "Limit",
     "Rates",
     "Roots",
     "algbw",
     "allreduce_parts",
     "allreduce_rates",
+    "alltoall_limits",
     "bandwidth_time",
     "bound",
     "bus_factor",
@@ -40,6 +43,7 @@ __all__ = [
     "common_unit",
     "height_bound",
     "least_height",
+    "limits_document",
     "link_loads",
     "max_height",
     "predict",

@@ -11,6 +11,7 @@ from functools import cached_property
 from math import gcd, lcm
 
 from collc.cost.demand import Demand
+from collc.cost.sweeps import swept_cuts
 from collc.errors import InfeasibleError
 from collc.ir.flow import Bound, Cut
 from collc.ir.topology import Topology
@@ -27,6 +28,8 @@ def best_cut(topology: Topology, demand: Demand) -> Bound:
         for host in topology.hosts:
             forward.consider_group(host)
             forward.consider_group(sorted(frozenset(range(topology.n_ranks)) - frozenset(host)))
+    if demand.pairs.any():
+        forward.consider_sweeps()
     if any(demand.spread) or demand.others or demand.pairs.any():
         forward.consider_sinks()
     backward = _CutSearch(topology.reversed(), demand.reversed(), is_reversed=True)
@@ -36,10 +39,22 @@ def best_cut(topology: Topology, demand: Demand) -> Bound:
     if backward.inside is not None:
         # What leaves a part of the reversed fabric is what enters it: the witness is the other part.
         forward.ratio, forward.inside = backward.ratio, [not within for within in backward.inside]
-    if forward.inside is None:
-        raise RuntimeError("data must move, yet no cut is crossed")
-    inside = tuple(vertex for vertex, within in zip(forward.vertices, forward.inside, strict=True) if within)
-    return Bound(forward.ratio / forward.unit / demand.size, Cut(inside))
+    return forward.bound()
+
+
+def rank_cut(topology: Topology, demand: Demand) -> Bound:
+    """The bound of the best cut around one rank, or around all others."""
+    search = _CutSearch(topology, demand)
+    search.consider_single_ranks()
+    return search.bound()
+
+
+def swept_cut(topology: Topology, demand: Demand) -> Bound:
+    """The bound of the best cut around one rank or along an order of the vertices."""
+    search = _CutSearch(topology, demand)
+    search.consider_single_ranks()
+    search.consider_sweeps()
+    return search.bound()
 
 
 class _CutSearch:
@@ -69,6 +84,13 @@ class _CutSearch:
         n = self.demand.n_ranks
         return FlowNetwork(self.source + 1, self.tails + [self.source] * n, self.heads + list(range(n)))
 
+    def bound(self) -> Bound:
+        """What the best cut so far proves."""
+        if self.inside is None:
+            raise RuntimeError("data must move, yet no cut is crossed")
+        inside = tuple(vertex for vertex, within in zip(self.vertices, self.inside, strict=True) if within)
+        return Bound(self.ratio / self.unit / self.demand.size, Cut(inside))
+
     def consider(self, inside: Sequence[bool]) -> None:
         """Keep a cut if it is the best so far."""
         slots = self.demand.crossing(inside[: self.demand.n_ranks])
@@ -92,6 +114,15 @@ class _CutSearch:
                 if slots and (not width or slots * best.denominator > best.numerator * width):
                     self.consider([(vertex == rank) == is_inside for vertex in range(len(self.vertices))])
                     best = self.ratio
+
+    def consider_sweeps(self) -> None:
+        """Cuts along orders of the vertices."""
+        import numpy
+
+        ends = numpy.array(self.tails), numpy.array(self.heads)
+        widths = numpy.array(self.bandwidths, dtype=numpy.float64)
+        for inside in swept_cuts(len(self.vertices), *ends, widths, self.demand.pairs):
+            self.consider(inside.tolist())
 
     def consider_sinks(self) -> None:
         """Raise the ratio until no cut that keeps a sink from its sources is worse.

@@ -177,18 +177,20 @@ class _Simplex:
 
 @dataclass(frozen=True, eq=False)
 class OneSource:
-    """What rank 0 has to send, and over what; `cheapest` serves `best_mixture`.
+    """What one rank has to send, and over what; `cheapest` serves `best_mixture`.
 
     Attributes:
         tails, heads: the ends of each link.
         classes: by link, the number of its class.
-        demand: by vertex, slots for it; nothing for vertex 0, which sends.
+        demand: by vertex, slots for it; nothing for the source.
+        source: the vertex that sends.
     """
 
     tails: Array
     heads: Array
     classes: Array
     demand: Array
+    source: int = 0
 
     @cached_property
     def _entering(self) -> tuple[Array, Array, Array]:
@@ -205,7 +207,7 @@ class OneSource:
         return links, numpy.append(self.tails, n)[links], numpy.append(self.classes, 0)[links]
 
     def cheapest(self, prices: Sequence[int]) -> Priced[Array]:
-        """A cheapest tree: by vertex the link by which it is reached, -1 where it is not (vertex 0).
+        """A cheapest tree: by vertex the link by which it is reached, -1 where it is not (the source).
 
         Of ways that cost the same it takes one of few links.
 
@@ -220,7 +222,7 @@ class OneSource:
         kind = numpy.int64 if never * 2 < _LARGE else object
         steps = numpy.array(prices, dtype=kind)[classes]
         far = numpy.full(n + 1, never, dtype=kind)
-        far[0] = 0
+        far[self.source] = 0
         tree = numpy.full(n, -1)
         every = numpy.arange(n)
         while True:
@@ -234,7 +236,7 @@ class OneSource:
             tree[nearer] = links[port, every][nearer]
         lost = numpy.flatnonzero((tree < 0) & (self.demand > 0))
         if lost.size:
-            raise InfeasibleError(f"rank {lost[0]} cannot be reached from rank 0")
+            raise InfeasibleError(f"rank {lost[0]} cannot be reached from rank {self.source}")
         loads = numpy.zeros(len(prices), dtype=numpy.int64)
         numpy.add.at(loads, self.classes, self.carried(tree))
         return Priced(tuple(loads.tolist()), tree)
@@ -244,11 +246,11 @@ class OneSource:
         import numpy
 
         n = len(self.demand)
-        above = numpy.where(tree < 0, 0, self.tails[tree])
+        above = numpy.where(tree < 0, self.source, self.tails[tree])
         depth = numpy.zeros(n, dtype=numpy.int64)
         at = numpy.arange(n)
-        while at.any():
-            depth += at > 0
+        while (below := at != self.source).any():
+            depth += below
             at = above[at]
         slots = self.demand.astype(numpy.int64)
         for level in range(int(depth.max(initial=0)), 1, -1):

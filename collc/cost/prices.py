@@ -20,6 +20,7 @@ from fractions import Fraction
 from typing import Generic, TypeVar
 
 from collc.cost.demand import Demand
+from collc.cost.ways import paid_by_pairs
 from collc.ir.flow import Bound, Prices
 from collc.ir.topology import Topology
 
@@ -81,6 +82,8 @@ class _Groups(Generic[T]):
 def price_bound(topology: Topology, demand: Demand, prices: LinkPrices) -> Bound | None:
     """What those prices prove; None where that is next to nothing."""
     earned = sum((topology.link[ends].bandwidth * price for ends, price in prices.items()), Fraction(0))
+    if not (any(demand.spread) or any(demand.gathered) or demand.others):
+        return _bound(paid_by_pairs(topology, demand, prices), earned, demand, prices)
     n = demand.n_ranks
     stops = topology.gpus + tuple(dict.fromkeys(topology.multicast + topology.reduce))
     distances = [_distances(topology, prices, stops, stop) for stop in stops]
@@ -101,6 +104,10 @@ def price_bound(topology: Topology, demand: Demand, prices: LinkPrices) -> Bound
     paid = transfers * min(dear, default=0)
     for src, dst in zip(*demand.pairs.nonzero(), strict=True):
         paid += int(demand.pairs[src, dst]) * distances[src][dst]
+    return _bound(paid, earned, demand, prices)
+
+
+def _bound(paid: int, earned: Fraction, demand: Demand, prices: LinkPrices) -> Bound:
     witness = Prices(tuple((src, dst, Fraction(price)) for (src, dst), price in prices.items()))
     return Bound(Fraction(paid, demand.size) / earned, witness)
 

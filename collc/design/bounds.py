@@ -6,6 +6,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from collc.cost.limits import moore_layers
 from collc.design.graph import Graph
 
 if TYPE_CHECKING:
@@ -22,20 +23,6 @@ def moore_steps(n: int, degree: int, *, two_way: bool = False) -> int:
     (5, 2)
     """
     return len(moore_layers(n, degree, two_way=two_way)) - 1
-
-
-def moore_layers(n: int, degree: int, *, two_way: bool = False) -> list[int]:
-    """By distance, the most vertices there can be, up to n in all."""
-    layers, left = [1], n - 1
-    grows = degree
-    while left > 0:
-        reached = min(left, grows)
-        layers.append(reached)
-        left -= reached
-        grows *= max(1, degree - 1) if two_way else degree
-        if two_way and degree == 1:
-            break
-    return layers
 
 
 def moore_distance_sum(n: int, degree: int, *, two_way: bool = False) -> int:

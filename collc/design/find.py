@@ -163,7 +163,7 @@ class Finder:
     # --- families ------------------------------------------------------------------------------
 
     def _bases(self, n: int, degree: int, *, only_optimal: bool = False) -> Iterator[Design]:
-        for recipe in self._recipes(n, degree, only_optimal):
+        for recipe in self.recipes(n, degree, only_optimal=only_optimal):
             try:
                 graph = parse(recipe)
                 if not self._two_way or graph.is_two_way:
@@ -176,8 +176,12 @@ class Finder:
                 name = parse(fact.recipe).name
                 yield Design(name, fact.recipe, n, degree, fact.steps, fact.time, is_eager=False)
 
-    def _recipes(self, n: int, degree: int, only_optimal: bool) -> Iterator[str]:
-        """Recipes to try; those that make no sense are refused by their family."""
+    def recipes(self, n: int, degree: int, *, only_optimal: bool = False) -> Iterator[str]:
+        """Recipes to try; those that make no sense are refused by their family.
+
+        Args:
+            only_optimal: leave out families that are not BW-optimal.
+        """
         yield f"uniring(n={n},parallel={degree})"
         if degree % 2 == 0:
             yield f"biring(n={n},degree={degree})"
@@ -248,7 +252,7 @@ class Finder:
 
     def _products(self, n: int, degree: int) -> Iterator[Design]:
         """Products of two BW-optimal eager designs: eager and BW-optimal again, T_L adds up."""
-        for first in _factors(n):
+        for first in factors(n):
             for ports in range(1, degree):
                 one, other = self.optimal(first, ports), self.optimal(n // first, degree - ports)
                 if one is not None and other is not None and (one.n, one.degree) <= (other.n, other.degree):
@@ -329,7 +333,7 @@ def _divisors(number: int) -> list[int]:
     return [value for value in range(2, number + 1) if number % value == 0]
 
 
-def _factors(n: int) -> list[int]:
+def factors(n: int) -> list[int]:
     """Divisors above one and below n."""
     return [value for value in range(2, n) if n % value == 0]
 

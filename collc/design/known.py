@@ -22,6 +22,7 @@ class Known:
         n, degree: vertices and ports.
         steps, time: T_L and T_B [M/B] of its allgather.
         is_patient: whether that takes a schedule that is not eager.
+        alltoall: T of its best all-to-all [M/B], where it is kept for that.
     """
 
     recipe: str
@@ -30,6 +31,7 @@ class Known:
     steps: int
     time: Fraction
     is_patient: bool = False
+    alltoall: Fraction | None = None
 
 
 @lru_cache(maxsize=1)
@@ -39,14 +41,23 @@ def shipped() -> tuple[Known, ...]:
 
 
 @lru_cache(maxsize=1)
+def shipped_alltoall() -> tuple[Known, ...]:
+    """The designs that come with collc for all-to-all."""
+    return _read("alltoall.toml")
+
+
+@lru_cache(maxsize=1)
 def patient_facts() -> tuple[Known, ...]:
     """Designs of the paper whose schedule is not eager (modified de Bruijn)."""
     return tuple(one for one in _shipped() if one.is_patient)
 
 
 def _shipped() -> tuple[Known, ...]:
-    path = Path(__file__).with_name("known.toml")
-    return loads(path.read_text(encoding="utf-8"), path.name)
+    return _read("known.toml")
+
+
+def _read(name: str) -> tuple[Known, ...]:
+    return loads(Path(__file__).with_name(name).read_text(encoding="utf-8"), name)
 
 
 def loads(text: str, file: str) -> tuple[Known, ...]:
@@ -70,6 +81,7 @@ def _entry(entry: dict[str, Any]) -> Known:
         int(entry["steps"]),
         Fraction(entry["time"]),
         bool(entry.get("patient", False)),
+        Fraction(entry["alltoall"]) if "alltoall" in entry else None,
     )
 
 
@@ -78,5 +90,8 @@ def dumps(designs: Iterable[Known]) -> str:
     lines: list[str] = []
     for one in sorted(designs, key=lambda one: (one.degree, one.n, one.steps, one.time, one.recipe)):
         lines += ["[[design]]", f'recipe = "{one.recipe}"', f"vertices = {one.n}", f"degree = {one.degree}"]
-        lines += [f"steps = {one.steps}", f'time = "{one.time}"', *(["patient = true"] if one.is_patient else []), ""]
+        lines += [f"steps = {one.steps}", f'time = "{one.time}"']
+        lines += ["patient = true"] if one.is_patient else []
+        lines += [f'alltoall = "{one.alltoall}"'] if one.alltoall is not None else []
+        lines.append("")
     return "\n".join(lines)

@@ -99,25 +99,40 @@ def torus(dims: tuple[int, ...], two: Literal["single", "double"] = "single") ->
     return _grid(f"Torus({_x(dims)})", f"torus(dims={_x(dims)}{tail})", dims, offsets)
 
 
-def twisted(rows: int, columns: int, twist: int) -> Graph:
-    """Two-dimensional torus whose wrap-around links in the column direction shift the row by `twist`.
+def twisted(dims: tuple[int, ...], twists: tuple[int, ...]) -> Graph:
+    """Torus whose wrap-around links shift the place in later dimensions.
 
-    Exists: rows, columns >= 3. T_L: computed. T_B: (n - 1)/n in all cases tried.
+    Twists in order: what a wrap in the first dimension shifts the second by, the third, ..., then what a
+    wrap in the second shifts the third by, ...
+
+    Exists: lengths of 2 or more, and enough twist that no two links of a vertex lead to the same place.
+    T_L: computed. T_B: (n - 1)/n in all cases tried.
     Source: twisted tori as in TPU v4 (arXiv:2304.01433); values computed.
     """
-    check_scale("twisted", rows * columns, 4)
-    if rows < 3 or columns < 3:
-        raise InputError(f"twisted: {rows} rows, {columns} columns; expected 3 or more of each")
+    name = f"TwistedTorus({_x(dims)},tw={_x(twists)})"
+    pairs = [(i, j) for i in range(len(dims)) for j in range(i + 1, len(dims))]
+    if len(dims) < 2 or min(dims) < 2 or len(dims) > 24 or len(twists) != len(pairs):
+        raise InputError(f"{name}: expected 2 to 24 lengths of 2 or more and a twist for each two of them")
+    check_scale(name, prod(dims), 2 * len(dims))
+    shifts = dict(zip(pairs, twists, strict=True))
+    strides = [prod(dims[axis + 1 :]) for axis in range(len(dims))]
 
-    def at(row: int, column: int) -> int:
-        wraps, column = divmod(column, columns)
-        return (row + wraps * twist) % rows * columns + column
+    def moved(spot: Sequence[int], axis: int, step: int) -> int:
+        place = list(spot)
+        place[axis] += step
+        for i in range(axis, len(dims)):
+            wraps, place[i] = divmod(place[i], dims[i])
+            for j in range(i + 1, len(dims)):
+                place[j] += wraps * shifts[i, j]
+        return sum(at * stride for at, stride in zip(place, strides, strict=True))
 
-    spots = [(row, column) for row in range(rows) for column in range(columns)]
-    heads = tuple((at(r + 1, c), at(r - 1, c), at(r, c + 1), at(r, c - 1)) for r, c in spots)
-    moves = (tuple(at(r + 1, c) for r, c in spots), tuple(at(r, c + 1) for r, c in spots))
-    recipe = f"twisted(rows={rows},columns={columns},twist={twist})"
-    return Graph(f"TwistedTorus({rows}x{columns},tw={twist})", recipe, heads, moves)
+    axes = range(len(dims))
+    spots = list(product(*map(range, dims)))
+    heads = tuple(tuple(moved(spot, axis, step) for axis in axes for step in (1, -1)) for spot in spots)
+    if len({0, *heads[0]}) <= 2 * len(dims):
+        raise InputError(f"{name}: two links of a vertex lead to the same place; expected longer sides or other twists")
+    moves = tuple(tuple(moved(spot, axis, 1) for spot in spots) for axis in axes)
+    return Graph(name, f"twisted(dims={_x(dims)},twists={_x(twists)})", heads, moves)
 
 
 def circulant(

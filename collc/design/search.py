@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LEAST_ORDER = 6
 _GROUPS_KEPT = 200
-_MOST_PORTS = 8
+MOST_PORTS = 8
 
 
 def search(
@@ -39,24 +39,24 @@ def search(
     Raises:
         InputError: the degree is too large for it.
     """
-    if degree > _MOST_PORTS:
-        raise InputError(f"--search: degree {degree}; Cayley graphs are tried up to degree {_MOST_PORTS}")
+    if degree > MOST_PORTS:
+        raise InputError(f"--search: degree {degree}; Cayley graphs are tried up to degree {MOST_PORTS}")
     chance = random.Random(f"{n},{degree},{two_way},{seed}")
-    orders = _orders(n, degree, two_way)
-    groups = {order: _groups(order, chance) for order in orders}
+    tried = orders(n, degree, two_way)
+    found = {order: groups(order, chance) for order in tried}
     best = {
-        order: [(one.steps, one.time) for one in known if (one.n, one.degree) == (order, degree)] for order in orders
+        order: [(one.steps, one.time) for one in known if (one.n, one.degree) == (order, degree)] for order in tried
     }
-    orders = [order for order in orders if groups[order]]
-    while orders:
-        order = chance.choice(orders)
-        group = chance.choice(groups[order])
-        generators = _generators(group, degree, two_way, chance)
-        price = _price(group, generators) if generators else None
+    tried = [order for order in tried if found[order]]
+    while tried:
+        order = chance.choice(tried)
+        group = chance.choice(found[order])
+        chosen = draw(group, degree, two_way, chance)
+        price = _price(group, chosen) if chosen else None
         if price is None or any(steps <= price[0] and time <= price[1] for steps, time in best[order]):
             yield None
             continue
-        graph = group.graph(generators)
+        graph = group.graph(chosen)
         cost = eager_cost(graph)
         if (cost.steps, cost.time) != price:
             raise RuntimeError(f"{graph.recipe}: priced {price} at one vertex, {(cost.steps, cost.time)} by the graph")
@@ -64,20 +64,17 @@ def search(
         yield Known(graph.recipe, order, degree, *price)
 
 
-def _orders(n: int, degree: int, two_way: bool) -> list[int]:
+def orders(n: int, degree: int, two_way: bool) -> list[int]:
     """The orders whose designs can lead to n: itself, and by line graphs."""
-    orders = [n]
+    found = [n]
     while (
-        not two_way
-        and degree > 1
-        and orders[-1] % degree == 0
-        and orders[-1] // degree >= max(_LEAST_ORDER, degree + 1)
+        not two_way and degree > 1 and found[-1] % degree == 0 and found[-1] // degree >= max(_LEAST_ORDER, degree + 1)
     ):
-        orders.append(orders[-1] // degree)
-    return orders
+        found.append(found[-1] // degree)
+    return found
 
 
-def _groups(order: int, chance: random.Random) -> list[Group]:
+def groups(order: int, chance: random.Random) -> list[Group]:
     """Semidirect products Z_a x| Z_b of an order, and some Z_p^m x| Z_b."""
     found = []
     for b in range(1, order + 1):
@@ -85,13 +82,13 @@ def _groups(order: int, chance: random.Random) -> list[Group]:
             a = order // b
             found += [(a, k, b) for k in range(1, max(2, a)) if _has_order(k, b, a)]
     chance.shuffle(found)
-    groups = [cyclic(*one) for one in found[:_GROUPS_KEPT]]
+    kept = [cyclic(*one) for one in found[:_GROUPS_KEPT]]
     for p in (2, 3, 5):
         m = 2
         while order % p**m == 0:
-            groups += _linear_groups(p, m, order // p**m, chance)
+            kept += _linear_groups(p, m, order // p**m, chance)
             m += 1
-    return groups
+    return kept
 
 
 def _has_order(k: int, b: int, a: int) -> bool:
@@ -107,7 +104,7 @@ def _linear_groups(p: int, m: int, b: int, chance: random.Random) -> Iterator[Gr
             continue  # the matrix has another order
 
 
-def _generators(group: Group, degree: int, two_way: bool, chance: random.Random) -> list[int]:
+def draw(group: Group, degree: int, two_way: bool, chance: random.Random) -> list[int]:
     """Different elements, closed under inverses if asked for; empty where the draw did not work out."""
     chosen: list[int] = []
     for _ in range(4 * degree):

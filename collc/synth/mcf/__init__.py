@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from collc import deadline
+from collc.cost import alltoall_limits, limits_document
 from collc.errors import BudgetError, InfeasibleError
 from collc.ir.collective import AllPairs, Problem
 from collc.ir.flow import Bound, FlowSchedule
@@ -116,6 +117,10 @@ class Mcf:
         ways = extract.ways_of(network, found.sources, found.flows.round().astype(int), 1)
         made = extract.schedule(problem, network, ways, 1, _exact.certify(network, found.prices))
         return replace(made, notes=(deadline.CUT_SHORT,))
+
+    def details(self, problem: Problem) -> dict[str, Any]:
+        """What limits the problem, side by side."""
+        return limits_document(alltoall_limits(problem))
 
     def _found(self, network: Network, translations: Translations | None) -> _Found:
         if self.method != "auto":
