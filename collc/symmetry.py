@@ -110,17 +110,22 @@ def _commutes(elements: Array, generator: Array) -> bool:
 
 def _candidates(graph: Graph, colours: Array) -> Iterator[Array]:
     """Ways to renumber the ranks that may be symmetries, those that move furthest first."""
-    import numpy
-
     n = len(graph.marks)
     yield from _alike_hosts(graph, colours)
-    ranks = numpy.arange(n)
     sizes = {len(host) for host in graph.hosts} if len(graph.hosts) > 1 else {1}
     least = min(sizes) if len(sizes) == 1 else n
+    yield from _rotations(n, least)
+
+
+def _rotations(n: int, least: int = 1) -> Iterator[Array]:
+    """Places taken in blocks of equal length, all turned by the same step, `least` or more."""
+    import numpy
+
+    places = numpy.arange(n)
     for block in _divisors(n):
         for step in _divisors(block)[::-1]:
             if least <= step < block:
-                yield ranks // block * block + (ranks % block + step) % block
+                yield places // block * block + (places % block + step) % block
 
 
 def _divisors(n: int) -> list[int]:
@@ -129,17 +134,17 @@ def _divisors(n: int) -> list[int]:
 
 
 def _alike_hosts(graph: Graph, colours: Array) -> Iterator[Array]:
-    """Each of the largest class of like hosts takes the place of the next."""
+    """The largest class of like hosts, turned in blocks; all others stay."""
     import numpy
 
     classes: dict[tuple[int, ...], list[Sequence[int]]] = {}
     for host in graph.hosts:
         classes.setdefault(tuple(int(colours[rank]) for rank in host), []).append(host)
     largest: list[Sequence[int]] = max(classes.values(), key=len, default=[])
-    if len(largest) > 1:
+    here = numpy.array(largest, dtype=numpy.int64)
+    for places in _rotations(len(largest)):
         moved = numpy.arange(len(graph.marks))
-        for host, following in zip(largest, [*largest[1:], largest[0]], strict=True):
-            moved[list(host)] = list(following)
+        moved[here] = here[places]
         yield moved
 
 

@@ -21,11 +21,11 @@ from collc.ir.flow import Cut, Forest
 from collc.ir.text import dumps, loads
 from collc.ir.topology import Topology
 from collc.kernels.oracle import Oracle
-from collc.symmetry import Graph, Group, find_group
+from collc.symmetry import Graph, Group, find_group, trivial_group
 from collc.synth.forestcoll import ForestColl
 from collc.synth.forestcoll import pack as packing
 from collc.synth.forestcoll.scale import scale
-from collc.topology import load
+from collc.topology import load, load_text
 
 
 def problem(topology: Topology, name: str = "allgather") -> Problem:
@@ -77,6 +77,16 @@ def test_a_host_that_differs_stays_where_it_is():
     assert group.order == 4
     assert_group(graph, group)
     assert (group.vertices[:, 16:24] == numpy.arange(16, 24)).all()
+
+
+def test_like_hosts_on_leaves_are_turned_around_one_that_differs():
+    """Two hosts per leaf: only turns by whole leaves, and swaps on all leaves alike, are symmetries."""
+    topology = fabrics.without_cable(load("fat-tree:hosts=8"), "h0.gpu0", "leaf0")
+    graph = graph_of(topology)
+    group = find_group(graph)
+    assert group.order == 6
+    assert_group(graph, group)
+    assert (group.vertices[:, :16] == numpy.arange(16)).all()
 
 
 @settings(max_examples=40, deadline=None)
@@ -202,6 +212,8 @@ def test_a_damaged_forest_is_found_out_as_its_trees_are(data, name):
         ("dgx-a100:hosts=128", Fraction(25600, 127), 2),
         ("mi250:hosts=64", Fraction(16384, 63), 9),
         ("dgx-h100:hosts=128", Fraction(51200, 127), 3),
+        ("rail-optimized:hosts=128,hosts_per_unit=128,spines=0", Fraction(51200, 127), 3),
+        ("fat-tree:hosts=128,oversubscription=2", Fraction(51200, 127), 5),
     ],
 )
 def test_a_thousand_gpus_reach_the_optimum(reference, algbw, height):
@@ -210,6 +222,63 @@ def test_a_thousand_gpus_reach_the_optimum(reference, algbw, height):
     assert cost.algbw(flow.time) == algbw
     assert isinstance(flow.bound and flow.bound.witness, Cut)
     assert cost.max_height(flow.trees) <= height
+
+
+THREE_LEVELS = """
+name: three-levels
+parameters: {hosts: {default: 16, doc: machines}, over: {default: 1, doc: oversubscription at each level}}
+host: {count: hosts, gpus: 2, switches: [nvswitch]}
+links:
+  - {between: [gpu*, nvswitch], bandwidth: 450}
+fabric:
+  switches:
+    - {name: leaf, count: hosts // 2}
+    - {name: pod, count: hosts // 4}
+    - {name: core, count: 2}
+  links:
+    - {between: ["h{h}.gpu*", "leaf{h // 2}"], for: {h: hosts}, bandwidth: 50}
+    - {between: ["leaf{l}", "pod{l // 4 * 2 + p}"], for: {l: hosts // 2, p: 2}, bandwidth: 4 * 50 / (2 * over)}
+    - {between: [pod*, core*], pairs: all, bandwidth: 4 * 4 * 50 / (4 * over * over)}
+"""
+NODE_BOUND = """
+name: node-bound
+parameters: {hosts: {default: 5, doc: machines}}
+host: {count: hosts, gpus: 8, switches: [nvswitch]}
+links:
+  - {between: [gpu*, nvswitch], bandwidth: 3}
+fabric:
+  switches: [ib]
+  links: [{between: ["h*.gpu*", ib], bandwidth: 2}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "dropped", "algbw"),
+    # Counted by hand at one cut: a GPU's shards of the others over what enters it, or a host's over its NICs.
+    [
+        (THREE_LEVELS, None, Fraction(32 * 100, 30)),
+        (THREE_LEVELS, ("leaf0", "pod0"), Fraction(32 * 100, 30)),
+        (THREE_LEVELS, ("h0.gpu0", "leaf0"), Fraction(32 * 50, 30)),
+        (NODE_BOUND, None, Fraction(40 * 5, 39)),
+        (NODE_BOUND, ("h0.gpu0", "ib"), Fraction(40 * 3, 39)),
+        (NODE_BOUND, ("h0.gpu0", "h0.nvswitch"), Fraction(40 * 2, 39)),
+    ],
+)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_levels_and_failed_links_are_exact(text, dropped, algbw, symmetric, monkeypatch):
+    """With the symmetries that are left, and packed tree by tree."""
+    topology = load_text(text, "text")
+    if dropped:
+        topology = fabrics.without_cable(topology, *dropped)
+    if not symmetric:
+        monkeypatch.setattr(
+            sys.modules["collc.synth.forestcoll.scale"],
+            "find_group",
+            lambda graph: trivial_group(graph.n_vertices, len(graph.tails)),
+        )
+    flow = verify.check(ForestColl().run(problem(topology)))
+    assert flow.is_optimal
+    assert cost.algbw(flow.time) == algbw
 
 
 def test_output_is_the_same_under_any_hash_seed():

@@ -16,14 +16,17 @@ from collc.ir.collective import Collective
 from collc.ir.flow import FlowSchedule
 from collc.kernels import LIMIT
 from collc.kernels.oracle import Oracle
+from collc.symmetry import Graph, find_group
 
 if TYPE_CHECKING:
     import numpy
 
     Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
-# Link ends from which on a compiled test pays for its loading.
-_COMPILE_FROM = 2000
+# Vertices, times ranks to be tested, from which on a compiled test pays for its loading.
+_COMPILE_FROM = 100_000
+# Parts of the fabric looked at.
+_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Roots:
         names: of vertices; the first n_ranks are GPUs.
         tails, heads, capacities: by link; a capacity counts trees.
         trees: by rank, how many are rooted there.
+        hosts: ranks that belong together, where symmetries are looked for.
     """
 
     n_ranks: int
@@ -55,6 +59,7 @@ class Roots:
     heads: Sequence[int]
     capacities: Sequence[int]
     trees: Sequence[int]
+    hosts: Sequence[Sequence[int]] = ()
 
 
 def height_bound(flow: FlowSchedule, *, any_rate: bool = False) -> Least | None:
@@ -90,6 +95,7 @@ def height_bound(flow: FlowSchedule, *, any_rate: bool = False) -> Least | None:
         [number[link.dst] for link in topology.links],
         [int(value * unit) for value in carried],
         [count * unit for count in slots],
+        topology.hosts,
     )
     return least_height(roots, any_rate=any_rate)
 
@@ -115,7 +121,7 @@ def least_height(roots: Roots, *, any_rate: bool = False) -> Least:
     if best.hops < 2 and (narrow := _narrow(roots)):
         best = Least(2, f"{narrow} cannot send to all others itself at this bandwidth")
     for inside in _filled(roots):
-        members = numpy.array(inside, dtype=bool)
+        members = numpy.frombuffer(inside, dtype=numpy.uint8) > 0
         within = used & members[tails] & members[heads]
         ranks = numpy.nonzero(members[: roots.n_ranks])[0].tolist()
         radius = _radius(tails[within], heads[within], roots, ranks)
@@ -140,7 +146,7 @@ def _narrow(roots: Roots) -> str | None:
     return None
 
 
-def _filled(roots: Roots) -> list[list[bool]]:
+def _filled(roots: Roots) -> list[bytes]:
     """Parts of the fabric with no more ways in than trees that must come in."""
     n = roots.n_ranks
     # A little more from each root, too little to matter but where nothing is to spare.
@@ -148,9 +154,12 @@ def _filled(roots: Roots) -> list[list[bool]]:
     trees = [count * (n + 1) + 1 if count else 0 for count in roots.trees]
     if not any(trees) or sum(capacities) + (n + 2) * sum(trees) >= LIMIT:
         return []
-    compiled = len(roots.tails) >= _COMPILE_FROM
-    oracle = Oracle(n, len(roots.names), roots.tails, roots.heads, compiled=compiled)
-    return oracle.violated(capacities, trees)
+    size = len(roots.names)
+    graph = Graph(size, roots.trees, roots.tails, roots.heads, roots.capacities, roots.hosts)
+    orbits = find_group(graph).orbits(n)
+    compiled = len(orbits) * size >= _COMPILE_FROM
+    oracle = Oracle(n, size, roots.tails, roots.heads, orbits=orbits, compiled=compiled)
+    return oracle.next_violated(oracle.begin(capacities, trees), _PARTS)
 
 
 def _farthest(tails: Array, heads: Array, n_ranks: int, n_vertices: int, starts: Sequence[int]) -> tuple[int, int, int]:

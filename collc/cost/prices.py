@@ -14,15 +14,19 @@ between hosts, or between the devices of an uneven mesh, 2G - 2 times.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from collc.cost.demand import Demand
 from collc.cost.ways import paid_by_pairs
 from collc.ir.flow import Bound, Prices
 from collc.ir.topology import Topology
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
 T = TypeVar("T")
 LinkPrices = Mapping[tuple[str, str], int]
@@ -80,36 +84,73 @@ class _Groups(Generic[T]):
 
 
 def price_bound(topology: Topology, demand: Demand, prices: LinkPrices) -> Bound | None:
-    """What those prices prove; None where that is next to nothing."""
+    """What those prices, all of them one, prove; None where that is next to nothing."""
     earned = sum((topology.link[ends].bandwidth * price for ends, price in prices.items()), Fraction(0))
     if not (any(demand.spread) or any(demand.gathered) or demand.others):
         return _bound(paid_by_pairs(topology, demand, prices), earned, demand, prices)
     n = demand.n_ranks
     stops = topology.gpus + tuple(dict.fromkeys(topology.multicast + topology.reduce))
-    distances = [_distances(topology, prices, stops, stop) for stop in stops]
-    groups = _Groups(range(len(stops)))
-    for src, heads in enumerate(distances):
-        for dst, distance in heads.items():
-            if not distance:
-                groups.join(src, dst)
-    group = [groups.of(rank) for rank in range(n)]
-    if not {groups.of(stop) for stop in range(n, len(stops))} <= set(group):
+    groups, dear = _groups(topology, prices, stops)
+    group = groups[:n]
+    if not set(groups) <= set(group):
         return None  # a switch between the groups serves many of them by one transfer
     n_groups = len(set(group))
-    dear = [distance for heads in distances for distance in heads.values() if distance]
     transfers = sum(slots * (n_groups - 1) for slots in (*demand.spread, *demand.gathered))
     for before, after, slots in demand.others:
         ends = {group[rank] for rank in before}, {group[rank] for rank in after}
         transfers += slots * _n_transfers(*ends, n_groups)
-    paid = transfers * min(dear, default=0)
-    for src, dst in zip(*demand.pairs.nonzero(), strict=True):
-        paid += int(demand.pairs[src, dst]) * distances[src][dst]
+    paid = transfers * dear + (paid_by_pairs(topology, demand, prices) if demand.pairs.any() else 0)
     return _bound(paid, earned, demand, prices)
 
 
 def _bound(paid: int, earned: Fraction, demand: Demand, prices: LinkPrices) -> Bound:
     witness = Prices(tuple((src, dst, Fraction(price)) for (src, dst), price in prices.items()))
     return Bound(Fraction(paid, demand.size) / earned, witness)
+
+
+def _groups(topology: Topology, prices: LinkPrices, stops: Sequence[str]) -> tuple[list[int], int]:
+    """By stop, the group that free ways join it to; and the least price of a way that is not free, or 0."""
+    import numpy
+
+    vertices = topology.gpus + topology.switches
+    number = {vertex: place for place, vertex in enumerate(vertices)}
+    free = [(number[link.src], number[link.dst]) for link in topology.links if (link.src, link.dst) not in prices]
+    paid = [(number[src], number[dst]) for src, dst in prices]
+    at = [number[stop] for stop in stops]
+    # By vertex and stop, whether the way there that was paid so far suffices.
+    reached = numpy.zeros((len(vertices), len(stops)), dtype=bool)
+    reached[at, numpy.arange(len(stops))] = True
+    reached = _along(free, reached, far=True)
+    joined = reached[at] | reached[at].T
+    label = numpy.arange(len(stops))
+    while True:
+        lower = numpy.where(joined, label, len(stops)).min(axis=1)
+        if (lower == label).all():
+            break
+        label = lower
+    price, now = 0, reached
+    while (now[at] == reached[at]).all():
+        further = _along(free, _along(paid, now), far=True)
+        if (further == now).all():
+            return label.tolist(), 0
+        price, now = price + 1, further
+    return label.tolist(), price
+
+
+def _along(links: Sequence[tuple[int, int]], reached: Array, *, far: bool = False) -> Array:
+    """What is reached over one more of these links, or over any number of them."""
+    import numpy
+
+    if not links:
+        return reached
+    tails, heads = numpy.array(sorted(links, key=lambda link: link[1])).T
+    first = numpy.nonzero(numpy.diff(heads, prepend=-1))[0]
+    while True:
+        further = reached.copy()
+        further[heads[first]] |= numpy.logical_or.reduceat(reached[tails], first, axis=0)
+        if not far or (further == reached).all():
+            return further
+        reached = further
 
 
 def _n_transfers(before: set[int], after: set[int], n_groups: int) -> int:
@@ -121,18 +162,3 @@ def _n_transfers(before: set[int], after: set[int], n_groups: int) -> int:
     if len(before) == len(after) == n_groups:
         return 2 * n_groups - 2
     return len(before | after) - 1
-
-
-def _distances(topology: Topology, prices: LinkPrices, stops: Sequence[str], start: str) -> dict[int, int]:
-    """Place in `stops` -> least sum of prices on a way there from the start, through anything."""
-    done: dict[str, int] = {}
-    waiting = [(0, start)]
-    while waiting:
-        distance, vertex = heapq.heappop(waiting)
-        if vertex in done:
-            continue
-        done[vertex] = distance
-        for head in topology.successors[vertex]:
-            if head not in done:
-                heapq.heappush(waiting, (distance + prices.get((vertex, head), 0), head))
-    return {place: done[vertex] for place, vertex in enumerate(stops) if vertex in done}

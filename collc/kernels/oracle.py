@@ -16,8 +16,8 @@ from typing import Any
 
 from collc.kernels import LIMIT, Ints, filled, ints, load
 
-# Cuts of one pass at most.
-_MOST = 64
+# Cuts of one pass at most, and where no more are asked for: many at a time are much alike, and all have to be kept.
+_ROOM, _MOST = 64, 4
 
 
 class Oracle:
@@ -64,7 +64,7 @@ class Oracle:
         self._twin = self._ints(twin)
         self._kernel: Any = load("supply", compiled)
         room = {
-            "found": _MOST * (n_vertices + 1),
+            "found": _ROOM * (n_vertices + 1),
             "flow": len(tails),
             "used": n_vertices + 1,
             "cursor": n_vertices + 1,
@@ -115,23 +115,24 @@ class Oracle:
         net.supply[self._n_vertices] = copies
         return sum(supply) + copies
 
-    def next_violated(self, needed: int, most: int = _MOST) -> list[list[bool]]:
+    def next_violated(self, needed: int, most: int = _MOST) -> list[bytes]:
         """Vertex sets with too few ways in, so many at most, and at most one for each GPU.
+
+        A set is a byte for each vertex, 1 inside.
 
         Ranks that passed are not asked again before the next `begin`.
         """
-        count = self._kernel.violated(self._net, self._ints(self._orbit_first), self._twin, needed, min(most, _MOST))
+        count = self._kernel.violated(self._net, self._ints(self._orbit_first), self._twin, needed, min(most, _ROOM))
         width = self._n_vertices + 1
-        rows = [list(self._net.found[row * width : row * width + self._n_vertices]) for row in range(count)]
-        return [[bool(inside) for inside in row] for row in rows]
+        rows = [self._net.found[row * width : row * width + self._n_vertices] for row in range(count)]
+        return [bytes(row) if isinstance(row, list) else row.astype("uint8").tobytes() for row in rows]
 
     def violated(
         self, capacities: Ints | Sequence[int], supply: Sequence[int], reached: Sequence[int] = (), copies: int = 0
-    ) -> list[list[bool]]:
+    ) -> list[bytes]:
         """Vertex sets with too few ways in; none if the packing exists."""
         found = self.next_violated(self.begin(capacities, supply, reached, copies))
         if found:
             # Sinks that failed come first: a later test is likely to fail there too.
-            failed = [rank for rank in self._orbit_first if any(inside[rank] for inside in found)]
-            self._orbit_first = failed + [rank for rank in self._orbit_first if rank not in set(failed)]
+            self._orbit_first.sort(key=lambda rank: not any(inside[rank] for inside in found))
         return found

@@ -34,6 +34,8 @@ _SYMMETRIC_COSTS = (8, 0, 1, 4, 16, 2, 3, 8, 0, 1, 4, 16)
 _MENDS, _FEW_MENDS, _CAREFUL = 8, 16, 256
 # Tree edges from which on compiled kernels pay for their loading: of one packing, and of many.
 _COMPILE_FROM, _COMPILE_MANY_FROM = 20_000, 1000
+# Oracle passes of a packing that needs no compiled kernels though it has that many edges.
+_EASY = 12
 
 
 def pack(
@@ -54,6 +56,15 @@ def pack(
         compiled: whether by compiled kernels; None for what costs less where this is the only packing.
     """
     group = instance.no_group if group is None else group
+    n_edges = instance.n_ranks * sum(1 for orbit in group.orbits(instance.n_ranks) if instance.trees[orbit[0]])
+    if compiled is None and _COMPILE_MANY_FROM <= n_edges < _COMPILE_FROM and instance.fits_compiled:
+        # Most are easy where hosts are alike; it takes a try to know.
+        packer = _Packer(instance, depth_cost, _EASY if effort is None else min(effort, _EASY), group, False)
+        if packer.run():
+            return Packing.grown(packer.done, group)
+        compiled = True
+    if compiled is None:
+        compiled = n_edges >= _COMPILE_FROM and instance.fits_compiled
     packer = _Packer(instance, depth_cost, effort, group, compiled)
     if group.order == 1:
         return Packing.grown(packer.done) if packer.run() else None
@@ -76,9 +87,7 @@ def compiles_many(instance: Instance) -> bool:
 class _Packer:
     """Packs tree by tree, each with its images under a group."""
 
-    def __init__(
-        self, instance: Instance, depth_cost: int, effort: int | None, group: Group, compiled: bool | None
-    ) -> None:
+    def __init__(self, instance: Instance, depth_cost: int, effort: int | None, group: Group, compiled: bool) -> None:
         self.instance, self.effort, self.group = instance, effort, group
         self.passes = 0
         self.trees = list(instance.trees)
@@ -89,9 +98,6 @@ class _Packer:
         orbits = group.orbits(instance.n_ranks)
         # Links that symmetries make alike share a slot, so that all images of a tree are laid at once.
         self.slot, weights, capacities = instance.slots(group)
-        if compiled is None:
-            n_edges = instance.n_ranks * sum(1 for orbit in orbits if instance.trees[orbit[0]])
-            compiled = n_edges >= _COMPILE_FROM and instance.fits_compiled
         self.kernel: Any = load("growth", compiled)
         self.oracle = Oracle(
             instance.n_ranks,
@@ -334,11 +340,11 @@ class _Packer:
             else:
                 yield from self._walk([*seen, head], [*path, arc])
 
-    def _violated(self, reached: Sequence[int] = (), copies: int = 0) -> list[list[bool]]:
+    def _violated(self, reached: Sequence[int] = (), copies: int = 0) -> list[bytes]:
         self.passes += 1
         return self.oracle.violated(self.tree.capacity, self.trees, reached, copies)
 
-    def _learn(self, violated: Sequence[Sequence[bool]]) -> int:
+    def _learn(self, violated: Sequence[bytes]) -> int:
         return self.sets.learn(violated, self.tree.capacity, self.slot, self.trees)
 
 

@@ -104,4 +104,4 @@ def _renew(instance: Instance, trees: Sequence[Packed], turn: int, most: int) ->
 
 def _least_height(instance: Instance) -> int:
     ends = (instance.tails, instance.heads, instance.capacities)
-    return cost.least_height(cost.Roots(instance.n_ranks, instance.names, *ends, instance.trees)).hops
+    return cost.least_height(cost.Roots(instance.n_ranks, instance.names, *ends, instance.trees, instance.hosts)).hops

@@ -193,7 +193,7 @@ def _least_scale(shape: Instance, start: Fraction) -> Fraction:
             scaled = max(scaled, _least_for_cut(entering, needed, scaled))
 
 
-def _entering(shape: Instance, inside: Sequence[bool]) -> Iterator[int]:
+def _entering(shape: Instance, inside: bytes) -> Iterator[int]:
     return (arc for arc, (a, b) in enumerate(zip(shape.tails, shape.heads, strict=True)) if inside[b] and not inside[a])
 
 

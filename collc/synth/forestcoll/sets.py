@@ -62,22 +62,22 @@ class TightSets:
         self.n_families = 0
         self._refresh()
 
-    def learn(
-        self, found: Iterable[Sequence[bool]], capacities: Ints, slot: Sequence[int], trees: Sequence[int]
-    ) -> int:
+    def learn(self, found: Iterable[bytes], capacities: Ints, slot: Sequence[int], trees: Sequence[int]) -> int:
         """Remember sets and their images; how many of them were new.
 
         Args:
+            found: sets, a byte for each vertex, 1 inside.
             capacities, slot: what is left on each link, and where it stands.
             trees: left to root at each rank.
         """
         before = self.n_families
+        room, roots = ints([int(capacities[place]) for place in slot], self._compiled), ints(trees, self._compiled)
         for inside in found:
-            if bytes(inside) in self._known:
+            if inside in self._known:
                 continue
             images = self._images(inside)
             self._known.update(images)
-            self._add_family(images, capacities, slot, trees)
+            self._add_family(images, room, roots)
         self._refresh()
         return self.n_families - before
 
@@ -86,24 +86,24 @@ class TightSets:
         """By family, ways into a set beyond the trees left."""
         return self._pools["slack"].array[: self.n_families]
 
-    def _images(self, inside: Sequence[bool]) -> list[bytes]:
-        """The set and its images, each once, a byte for each vertex."""
+    def _images(self, inside: bytes) -> list[bytes]:
+        """The set and its images, each once."""
         if self._group.order == 1:
-            return [bytes(inside)]
+            return [inside]
         import numpy
 
-        members = numpy.array(inside, dtype=numpy.uint8)
+        members = numpy.frombuffer(inside, dtype=numpy.uint8)
         images = numpy.empty(self._group.vertices.shape, dtype=numpy.uint8)
         numpy.put_along_axis(images, self._group.vertices.astype(numpy.int64), members[None], axis=1)
         return list(dict.fromkeys(image.tobytes() for image in images))
 
-    def _add_family(self, images: Sequence[bytes], capacities: Ints, slot: Sequence[int], trees: Sequence[int]) -> None:
+    def _add_family(self, images: Sequence[bytes], room: Ints, roots: Ints) -> None:
         pools, n = self._pools, self._instance.n_ranks
         first = pools["family"].length
         for image in images:
             entering, leaving = self._border(image)
             self._enlist(pools["family"].length, entering)
-            pools["member"].extend(list(image[:n]))
+            pools["member"].extend(self._array(image[:n]))
             pools["family"].extend([self.n_families])
             pools["leave_arcs"].extend(leaving)
             for name, arcs in (("enter_start", entering), ("leave_start", leaving)):
@@ -111,17 +111,35 @@ class TightSets:
             for name in ("waiting", "closed", "turned"):
                 pools[name].extend([0])
         entering, _ = self._border(images[0])
-        room = sum(int(capacities[slot[arc]]) for arc in entering)
-        rooted = sum(count for count, within in zip(trees, images[0], strict=False) if not within)
+        slack = self._sum(room, entering) - self._sum(roots, self._outside(images[0][:n]))
         share = self._group.order // len(images)
         for name, value in (
-            *(("first", first), ("last", first + len(images)), ("share", share), ("slack", room - rooted)),
+            *(("first", first), ("last", first + len(images)), ("share", share), ("slack", slack)),
             *(("budget", 0), ("shut", 0)),
         ):
             pools[name].extend([value])
         self.n_families += 1
 
-    def _border(self, inside: bytes) -> tuple[list[int], list[int]]:
+    def _sum(self, values: Ints, places: Ints) -> int:
+        if self._compiled:
+            return int(values[places].sum())  # type: ignore[call-overload]
+        return sum(values[place] for place in places)
+
+    def _array(self, members: bytes) -> Ints:
+        if not self._compiled:
+            return list(members)
+        import numpy
+
+        return numpy.frombuffer(members, dtype=numpy.uint8)  # type: ignore[return-value]
+
+    def _outside(self, members: bytes) -> Ints:
+        if not self._compiled:
+            return [rank for rank, inside in enumerate(members) if not inside]
+        import numpy
+
+        return numpy.nonzero(numpy.frombuffer(members, dtype=numpy.uint8) == 0)[0]  # type: ignore[return-value]
+
+    def _border(self, inside: bytes) -> tuple[Ints, Ints]:
         """The links into a set and out of it."""
         if not self._compiled:
             ends = list(zip(self._instance.tails, self._instance.heads, strict=True))
@@ -132,14 +150,20 @@ class TightSets:
         tails, heads = self._instance.ends
         members = numpy.frombuffer(inside, dtype=numpy.uint8).astype(bool)
         tail_in, head_in = members[tails], members[heads]
-        return numpy.nonzero(head_in & ~tail_in)[0].tolist(), numpy.nonzero(tail_in & ~head_in)[0].tolist()
+        return numpy.nonzero(head_in & ~tail_in)[0], numpy.nonzero(tail_in & ~head_in)[0]  # type: ignore[return-value]
 
-    def _enlist(self, index: int, entering: Sequence[int]) -> None:
+    def _enlist(self, index: int, entering: Ints) -> None:
         pools = self._pools
         at = pools["enter_arcs"].length
         pools["enter_arcs"].extend(entering)
         pools["entered"].extend([index] * len(entering))
-        pools["next_entry"].extend([int(self._entry[arc]) for arc in entering])
+        if self._compiled:
+            import numpy
+
+            pools["next_entry"].extend(self._entry[entering])  # type: ignore[call-overload]
+            self._entry[entering] = numpy.arange(at, at + len(entering))  # type: ignore[call-overload]
+            return
+        pools["next_entry"].extend([self._entry[arc] for arc in entering])
         for place, arc in enumerate(entering, start=at):
             self._entry[arc] = place
 
