@@ -223,3 +223,22 @@ def test_help_is_quick():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "List, show and bound" in done.stdout
     assert float(done.stderr) < 0.3
+
+
+@pytest.mark.parametrize(("forwarding", "limit"), [("nic", "1/9"), ("host", "2/27")])
+def test_generated_hosts_narrower_than_their_cables(tmp_path, forwarding, limit):
+    """Source: 2309.13541, host bottleneck of the 3x3x3 torus."""
+    file = str(tmp_path / "torus.yaml")
+    asked = ["generate", "torus", "dims=3x3x3", "--bandwidth", "1", "--host-bandwidth", "4", "-o", file]
+    assert topo(*asked, "--forwarding", forwarding) == (0, "", "")
+    fabric = load(file)
+    command = [sys.executable, "-m", "collc", "synth", file, "-c", "alltoall", "-s", "mcf", "--no-cache", "--json"]
+    shown = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert shown["guarantee"] == "optimal"
+    assert shown["bound_algbw_GBps"] == pytest.approx(float(Fraction(limit) * fabric.n_ranks), rel=1e-9)
+
+
+def test_forwarding_is_a_question_of_hosts():
+    code, _, err = topo("generate", "torus", "dims=3x3", "--forwarding", "host")
+    assert code == 2
+    assert "give --host-bandwidth too" in err

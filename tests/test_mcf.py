@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import fabrics
@@ -114,30 +115,27 @@ def test_machines_reach_their_fluid_optimum(topology, algbw):
     assert 1 / flow.time == Fraction(algbw)
 
 
-def host_forwards(graph: str, host: int) -> Topology:
-    """The host passes on what is in transit, over what it and its NIC exchange: in -> GPU -> out."""
-    plain = design("torus", dims=graph)
-    links = [(f"out{link.src}", f"in{link.dst}", link.bandwidth) for link in plain.links]
-    for gpu in plain.gpus:
-        links += [(gpu, f"out{gpu}", host), (f"in{gpu}", gpu, host)]
-    switches = [f"{side}{gpu}" for gpu in plain.gpus for side in ("in", "out")]
-    return fabrics.fabric("host", plain.n_ranks, links, switches)
-
-
 @pytest.mark.parametrize("host", [2, 3, 6])
 def test_a_host_bottleneck_in_both_fabrics(shared, host):
     """Hosts that forward pay for what passes through; NICs that forward do not."""
     rows = json.loads((shared / "reference" / "directconnect.json").read_text())["host_bottleneck"]
     (row,) = [row for row in rows if row["host_cap_in_links"] == host and row["name"] == "Torus(3x3x3)"]
-    nic = topology_of(build("torus", {"dims": "3x3x3"}), Fraction(1), Fraction(0), Fraction(host))
-    for topology, rate in (
-        (host_forwards("3x3x3", host), row["F_store_and_forward"]),
-        (nic, row["F_nic_forwarding"]),
-    ):
-        problem = alltoall(topology)
+    graph = build("torus", {"dims": "3x3x3"})
+    for forwarding, key in (("host", "F_store_and_forward"), ("nic", "F_nic_forwarding")):
+        problem = alltoall(topology_of(graph, Fraction(1), Fraction(0), Fraction(host), forwarding))
         flow = Mcf().run(problem)
         assert_certified(flow)
-        assert float(pair_rate(problem, flow.time)) == pytest.approx(rate, rel=1e-6)
+        assert float(pair_rate(problem, flow.time)) == pytest.approx(row[key], rel=1e-6)
+
+
+def test_hosts_of_four_links_on_the_published_testbed():
+    """3x3x3 torus, h = 4: the facts of 2309.13541, section on the host bottleneck."""
+    graph = build("torus", {"dims": "3x3x3"})
+    for forwarding, rate in (("host", Fraction(2, 27)), ("nic", Fraction(1, 9))):
+        problem = alltoall(topology_of(graph, Fraction(1), Fraction(0), Fraction(4), forwarding))
+        flow = Mcf().run(problem)
+        assert_certified(flow)
+        assert float(pair_rate(problem, flow.time)) == pytest.approx(float(rate), rel=1e-9)
 
 
 # --- brute force ---------------------------------------------------------------------------------
@@ -175,7 +173,7 @@ def per_pair_time(topology: Topology, demand: numpy.ndarray, size: int) -> float
     return float(answer.values[-1]) / size
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(random_fabrics(max_ranks=5, max_switches=3))
 def test_the_optimum_is_that_of_one_commodity_per_pair(topology):
     problem = alltoall(topology)
@@ -229,21 +227,43 @@ def test_scatter_and_gather_reach_the_cut_that_bounds_them(topology, collective)
     assert flow.time == pytest.approx(cost.bound(problem).time, rel=1e-9)
 
 
-@pytest.mark.parametrize("topology", [fabrics.mi250(1), fabrics.hetero3b(), fabrics.two_levels()])
-def test_allgather_by_one_flow_per_sink_agrees_with_forestcoll(topology):
-    """Every sink's own flow within the same links: the same machinery bounds trees (Edmonds)."""
+SMALL = [
+    fabrics.mi250(1),
+    fabrics.hetero3b(),
+    fabrics.two_levels(),
+    fabrics.one_way_ring(5),
+    design("genkautz", degree="2", n="9"),
+    design("kautz", degree="2", diameter="2"),
+]
+
+
+def slowest_alone(topology: Topology, of_sinks: bool) -> Fraction:
+    """The longest that a rank takes to get a slot from every other (or give it one), with the fabric for itself."""
     n = topology.n_ranks
     network = Network.of(alltoall(topology))
     times = []
-    for sink in range(n):
+    for rank in range(n):
         demand = numpy.zeros((n, n), dtype=numpy.int64)
-        demand[:, sink] = 1 - (numpy.arange(n) == sink)
-        alone = Network(
-            topology, network.tails, network.heads, network.bandwidths, network.unit, demand, network.size
-        )  # fmt: skip
+        (demand.T if of_sinks else demand)[rank] = 1 - (numpy.arange(n) == rank)
+        alone = replace(network, demand=demand)
         times.append(_exact.certify(alone, _master.Master(alone, None).solve("simplex").prices).time)
-    trees = ForestColl().run(Problem(topology, make_collective("allgather", n)))
-    assert float(max(times)) == pytest.approx(float(trees.time), rel=1e-9)
+    return max(times)
+
+
+@pytest.mark.parametrize("topology", SMALL, ids=lambda topology: topology.name)
+@pytest.mark.parametrize(("collective", "of_sinks"), [("allgather", True), ("reduce_scatter", False)])
+def test_one_flow_per_rank_agrees_with_forestcoll(topology, collective, of_sinks):
+    """Every rank's own flow within the same links: the same machinery bounds trees (Edmonds)."""
+    trees = ForestColl().run(Problem(topology, make_collective(collective, topology.n_ranks)))
+    assert float(slowest_alone(topology, of_sinks)) == pytest.approx(float(trees.time), rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(random_fabrics(max_ranks=5, max_switches=2))
+def test_one_flow_per_rank_agrees_with_forestcoll_on_any_fabric(topology):
+    for collective, of_sinks in (("allgather", True), ("reduce_scatter", False)):
+        trees = ForestColl().run(Problem(topology, make_collective(collective, topology.n_ranks)))
+        assert float(slowest_alone(topology, of_sinks)) == pytest.approx(float(trees.time), rel=1e-9)
 
 
 # --- parts ---------------------------------------------------------------------------------------

@@ -27,6 +27,11 @@ _OUTPUT = click.option("-o", "--output", metavar="FILE", help="Write there inste
 @click.option("--bandwidth", default="25/8", show_default=True, metavar="GBPS", help="Of a port, each way [GB/s].")
 @click.option("--latency", default="0.5", show_default=True, metavar="US", help="Of a cable [us].")
 @click.option("--host-bandwidth", metavar="GBPS", help="Cables end at NICs; what a GPU and its NIC exchange [GB/s].")
+@click.option(
+    "--forwarding",
+    type=click.Choice(["nic", "host"]),
+    help="With --host-bandwidth: who passes on what is for others, paying for the host or not.  [default: nic]",
+)
 @click.option("--wiring", is_flag=True, help="Which port is cabled to which, instead of YAML.")
 @click.option("--list", "list_families", is_flag=True, help="The families and their parameters.")
 @_JSON
@@ -72,12 +77,15 @@ def _yaml(graph: Graph, given: dict[str, Any]) -> str:
     from collc.topology import dumps_yaml
 
     host = given["host_bandwidth"]
+    if host is None and given["forwarding"]:
+        raise InputError("--forwarding tells who forwards between cables and hosts; give --host-bandwidth too")
     graph.distances_to(0)  # refuses what falls apart: if one is reached from all of a regular graph, all are
     topology = topology_of(
         graph,
         positive(given["bandwidth"], "--bandwidth"),
         positive(given["latency"], "--latency", least=Fraction(0)),
         None if host is None else positive(host, "--host-bandwidth"),
+        given["forwarding"] or "nic",
     )
     name, rest = dumps_yaml(topology).split("\n", 1)
     doc = f"{graph.name}, {graph.n} GPUs of {graph.degree} ports"

@@ -7,13 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Literal
 
 from collc.design.graph import Graph, Permutation, is_symmetry
 from collc.ir.topology import Link, Topology
 
 
 def topology_of(
-    graph: Graph, bandwidth: Fraction, latency: Fraction, host_bandwidth: Fraction | None = None
+    graph: Graph,
+    bandwidth: Fraction,
+    latency: Fraction,
+    host_bandwidth: Fraction | None = None,
+    forwarding: Literal["nic", "host"] = "nic",
 ) -> Topology:
     """GPUs g0, g1, ... joined as the graph's vertices are; dead ports are left out.
 
@@ -22,18 +27,22 @@ def topology_of(
     Args:
         bandwidth: of every port [GB/s each way].
         latency: of every cable [us].
-        host_bandwidth: what a GPU and its NIC exchange [GB/s each way]; the cables then end at the NICs,
-            and what a GPU passes on crosses its host twice. None: the cables end at the GPUs.
+        host_bandwidth: what a GPU and its NIC exchange [GB/s each way]. None: the cables end at the GPUs.
+        forwarding: whether NICs pass on what is for others, or only GPUs do, so that it crosses the host twice;
+            a NIC is then drawn as two vertices, one for what comes in and one for what goes out.
     """
     gpus = tuple(f"g{vertex}" for vertex in range(graph.n))
-    ends = gpus if host_bandwidth is None else tuple(f"nic{vertex}" for vertex in range(graph.n))
-    links = []
+    into = outof = gpus
+    links: list[Link] = []
+    switches: tuple[str, ...] = ()
     if host_bandwidth is not None:
-        for gpu, nic in zip(gpus, ends, strict=True):
-            links += [Link(gpu, nic, host_bandwidth), Link(nic, gpu, host_bandwidth)]
+        sides = ("nic", "nic") if forwarding == "nic" else ("in", "out")
+        into, outof = (tuple(f"{side}{vertex}" for vertex in range(graph.n)) for side in sides)
+        switches = tuple(dict.fromkeys([*into, *outof]))
+        for gpu, arrival, departure in zip(gpus, into, outof, strict=True):
+            links += [Link(gpu, departure, host_bandwidth), Link(arrival, gpu, host_bandwidth)]
     for (tail, head), count in graph.arcs.items():
-        links.append(Link(ends[tail], ends[head], bandwidth * count, latency))
-    switches = () if host_bandwidth is None else ends
+        links.append(Link(outof[tail], into[head], bandwidth * count, latency))
     return Topology(slug(graph.recipe), gpus, switches, tuple(links))
 
 

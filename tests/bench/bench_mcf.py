@@ -16,7 +16,7 @@ FABRICS = [
     ("genkautz(degree=4,n=64)", 5, 1e-9),
     ("genkautz(degree=4,n=128)", 10, 1e-9),
     ("genkautz(degree=4,n=180)", 30, 1e-9),
-    ("genkautz(degree=4,n=256)", 20, 0.02),
+    ("genkautz(degree=4,n=256)", 40, 1e-9),
     ("genkautz(degree=4,n=512)", 90, 0.02),
     ("genkautz(degree=4,n=1000)", 300, 0.03),
     ("torus(dims=8x8x8)", 5, 0),
