@@ -10,6 +10,7 @@ from collc import cost, deadline, progress, registry, verify, workers
 from collc.errors import BudgetError, InputError, UnsupportedError
 from collc.ir.collective import Problem
 from collc.ir.flow import FlowSchedule
+from collc.ir.schedule import Schedule
 from collc.request import Clock, Request
 from collc.units import format_rate
 
@@ -34,14 +35,21 @@ _CHECKS = 4
 # Share of the predicted time that latency must have for lower schedules of less bandwidth to be asked for.
 _WORTHWHILE = Fraction(1, 50)
 
+_Made = FlowSchedule | Schedule
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """A checked flow schedule and who made it."""
+    """A checked schedule and who made it.
+
+    Attributes:
+        problem: what was asked; a schedule of steps has cut its chunks.
+    """
 
     synthesizer: str
     options: Mapping[str, str]
-    flow: FlowSchedule
+    problem: Problem
+    made: FlowSchedule | Schedule
 
     @property
     def label(self) -> str:
@@ -51,8 +59,8 @@ class Candidate:
     def time_us(self, nbytes: int | None) -> tuple[Fraction, Fraction]:
         """What is compared: predicted time at a size [us]; without one, time per GB and then latency."""
         if nbytes is None:
-            return self.flow.time, cost.predict(self.flow, _TIE_BYTES)
-        return cost.predict(self.flow, nbytes), self.flow.time
+            return self.made.time, cost.predict(self.made, _TIE_BYTES)
+        return cost.predict(self.made, nbytes), self.made.time
 
 
 def synthesize(problem: Problem, name: str, options: Mapping[str, str], clock: Clock) -> Candidate:
@@ -67,22 +75,22 @@ def synthesize(problem: Problem, name: str, options: Mapping[str, str], clock: C
     if reason := synthesizer.supports(problem):
         raise UnsupportedError(f"{name}: {reason}")
     if deadline.time_left() is None or not hasattr(synthesizer, "first"):
-        return Candidate(name, options, _checked(synthesizer.run, problem, clock))
+        return Candidate(name, options, problem, _checked(synthesizer.run, problem, clock))
     # Something to fall back on; checking it tells how long checking takes.
     first = _checked(synthesizer.first, problem, clock)
     reserve = _CHECKS * clock.seconds["verify"]
     try:
         with deadline.within(max(0.0, (deadline.time_left() or 0.0) - reserve)):
-            return Candidate(name, options, _checked(synthesizer.run, problem, clock))
+            return Candidate(name, options, problem, _checked(synthesizer.run, problem, clock))
     except BudgetError:
-        return Candidate(name, options, first)
+        return Candidate(name, options, problem, first)
 
 
-def _checked(run: Callable[[Problem], FlowSchedule], problem: Problem, clock: Clock) -> FlowSchedule:
-    flow = clock.run("synthesize", lambda: run(problem))
+def _checked(run: Callable[[Problem], _Made], problem: Problem, clock: Clock) -> _Made:
+    made = clock.run("synthesize", lambda: run(problem))
     progress.report("checking the schedule")
-    clock.run("verify", lambda: verify.check(flow))
-    return flow
+    clock.run("verify", lambda: verify.check(made))
+    return made
 
 
 def candidates(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, str]]:
@@ -121,7 +129,7 @@ def _asked(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, s
                 continue
             found.append(result)
             found.extend(_variants(result, request, clock))
-            if result.flow.is_optimal and request.problem.topology.n_ranks > _MANY_RANKS:
+            if result.made.is_optimal and request.problem.topology.n_ranks > _MANY_RANKS:
                 break
     except BudgetError:
         if not found:
@@ -145,16 +153,16 @@ def _variants(first: Candidate, request: Request, clock: Clock) -> Iterator[Cand
     """What else its synthesizer offers for small messages, as long as each has less latency than the one before."""
     nbytes = request.sizes[0] if request.sizes else request.problem.nbytes
     synthesizer = registry.load("synth", first.synthesizer)
-    latency = cost.predict(first.flow, 0)
+    latency = cost.predict(first.made, 0)
     if nbytes is None or request.options or latency < _WORTHWHILE * first.time_us(nbytes)[0]:
         return
-    for options in synthesizer.variants(first.flow) if hasattr(synthesizer, "variants") else ():
+    for options in synthesizer.variants(first.made) if hasattr(synthesizer, "variants") else ():
         try:
             variant = synthesize(request.problem, first.synthesizer, options, clock)
         except UnsupportedError:
             continue
         yield variant
-        before, latency = latency, cost.predict(variant.flow, 0)
+        before, latency = latency, cost.predict(variant.made, 0)
         if latency >= before:
             return
 
@@ -239,4 +247,4 @@ def _steps(low: int, high: int) -> list[int]:
 
 
 def _divides(candidate: Candidate, nbytes: int) -> bool:
-    return candidate.flow.problem.collective.size_chunks * ELEMENT_BYTES <= nbytes
+    return candidate.made.problem.collective.size_chunks * ELEMENT_BYTES <= nbytes

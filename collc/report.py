@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from collc import cost, registry
 from collc.choose import Candidate
 from collc.ir.collective import Problem
-from collc.ir.flow import Bound, Cut, Forest, Orbit
+from collc.ir.flow import Bound, Cut, FlowSchedule, Forest, Orbit, Tree
+from collc.ir.schedule import Schedule
 from collc.pipeline import File, Outcome
 from collc.request import Request
 
@@ -21,9 +23,10 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
     Args:
         topology: as the user named it.
     """
-    flow, problem = outcome.best.flow, request.problem
-    bound = flow.bound
-    least = cost.height_bound(flow)
+    made, problem = outcome.best.made, request.problem
+    bound = made.bound
+    trees = made.trees if isinstance(made, FlowSchedule) else None
+    least = cost.height_bound(made) if isinstance(made, FlowSchedule) else None
     return {
         "topology": topology,
         "ranks": problem.topology.n_ranks,
@@ -31,16 +34,16 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
         "synthesizer": outcome.best.synthesizer,
         "options": dict(outcome.best.options),
         "size_bytes": problem.nbytes,
-        "guarantee": "optimal" if flow.is_optimal or not flow.time else "bounded" if bound else "heuristic",
+        "guarantee": "optimal" if made.is_optimal or not made.time else "bounded" if bound else "heuristic",
         **_bandwidth(outcome.best, problem),
         "bound_algbw_GBps": float(bound.algbw) if bound else None,
         "bound_exact": str(bound.algbw) if bound else None,
         "witness": witness(problem, bound) if bound else None,
-        "steps": max((f.compiled.schedule.n_steps for f in outcome.files if f.compiled.schedule), default=None),
-        "in_network": flow.in_network,
-        "trees": len(flow.trees),
-        "trees_per_rank": _trees_per_rank(outcome.best),
-        "max_height": cost.max_height(flow.trees),
+        "steps": _steps(outcome),
+        "in_network": isinstance(made, FlowSchedule) and made.in_network,
+        "trees": len(trees) if trees is not None else None,
+        "trees_per_rank": _trees_per_rank(problem, trees) if trees else None,
+        "max_height": cost.max_height(trees) if trees is not None else None,
         "height_at_least": least.hops if least else None,
         "height_because": least.why if least else None,
         **_details(outcome.best),
@@ -52,10 +55,17 @@ def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
     }
 
 
+def _steps(outcome: Outcome) -> int | None:
+    """Of the schedule itself, where it is one of steps; else the most in a file."""
+    if isinstance(outcome.best.made, Schedule):
+        return outcome.best.made.n_steps
+    return max((file.compiled.schedule.n_steps for file in outcome.files if file.compiled.schedule), default=None)
+
+
 def _details(best: Candidate) -> dict[str, Any]:
-    """What the synthesizer has to say beside its flow, under the key that it gives."""
+    """What the synthesizer has to say beside its schedule, under the key that it gives."""
     synthesizer = registry.load("synth", best.synthesizer, **best.options)
-    return synthesizer.details(best.flow.problem) if hasattr(synthesizer, "details") else {}
+    return synthesizer.details(best.problem) if hasattr(synthesizer, "details") else {}
 
 
 def witness(problem: Problem, bound: Bound) -> dict[str, Any]:
@@ -78,8 +88,8 @@ def witness(problem: Problem, bound: Bound) -> dict[str, Any]:
 
 def _bandwidth(best: Candidate, problem: Problem) -> dict[str, Any]:
     """At the asked size, or in the large-message limit; nulls where nothing moves (one rank)."""
-    limit = cost.algbw(best.flow.time)
-    predicted = cost.predict(best.flow, problem.nbytes) if problem.nbytes is not None else None
+    limit = cost.algbw(best.made.time)
+    predicted = cost.predict(best.made, problem.nbytes) if problem.nbytes is not None else None
     shown = Fraction(problem.nbytes, 1000) / predicted if predicted and problem.nbytes is not None else limit
     return {
         "algbw_GBps": float(shown) if shown is not None else None,
@@ -89,12 +99,8 @@ def _bandwidth(best: Candidate, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _trees_per_rank(best: Candidate) -> int | None:
+def _trees_per_rank(problem: Problem, trees: Sequence[Tree]) -> int | None:
     """The k of k trees per rank, where every share is a multiple of 1/k."""
-    problem = best.flow.problem
-    if not best.flow.trees:
-        return None
-    trees = best.flow.trees
     if isinstance(trees, Forest | Orbit):
         least = trees.lowest_denominator
     else:
@@ -141,7 +147,7 @@ def _file(file: File, backend: str) -> dict[str, Any]:
 
 
 def _checked(outcome: Outcome) -> list[str]:
-    levels = ["flow"]
+    levels = ["flow"] if isinstance(outcome.best.made, FlowSchedule) else ["schedule"]
     if any(file.compiled.program for file in outcome.files):
-        levels += ["schedule", "program"]
+        levels = [*dict.fromkeys([*levels, "schedule"]), "program"]
     return [*levels, "file"] if outcome.files else levels

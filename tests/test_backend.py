@@ -140,7 +140,7 @@ def test_classic_gets_a_file_for_each_kind_of_call():
 def test_long_and_foreign_names_are_cut_to_what_the_readers_hold():
     flow = small("allreduce")
     named = replace(flow.problem.topology, name='größer "than" <63>' * 9)
-    entry = replace(compiled(flow, "executor"), flow=replace(flow, problem=replace(flow.problem, topology=named)))
+    entry = replace(compiled(flow, "executor"), made=replace(flow, problem=replace(flow.problem, topology=named)))
     ((name, text),) = emit(entry, "executor").items()
     assert not xml_program.syntax_faults(text)
     assert name.isascii() and '"' not in name and "/" not in name

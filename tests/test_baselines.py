@@ -110,7 +110,7 @@ def test_auto_does_not_try_them():
     problem = alltoall(fabrics.ring(4))
     found, passed_over = candidates(Request(problem), Clock())
     assert {passed_over[name] for name in BASELINES} == {"a baseline, tried only where -s names it"}
-    assert found[0].flow.is_optimal
+    assert found[0].made.is_optimal
 
 
 def test_what_cannot_be_reached_or_listed():

@@ -112,7 +112,7 @@ def test_from_find_to_a_verified_file():
     outcome = compile_request(Request(asked, "bfb", {"recipe": design.recipe}, None, Target("executor")), Clock())
     assert outcome.files
     assert not [finding for file in outcome.files for finding in file.report.findings]
-    assert outcome.best.flow.time <= 2 * design.time / 4 / BANDWIDTH
+    assert outcome.best.made.time <= 2 * design.time / 4 / BANDWIDTH
 
 
 # --- options -----------------------------------------------------------------------------------------

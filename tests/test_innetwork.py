@@ -187,7 +187,7 @@ def ask(options: dict[str, str], backend: str | None, synthesizer: str = "forest
 @pytest.mark.parametrize("backend", ["rccl", "executor", "classic"])
 def test_xml_gets_the_best_plain_schedule_and_its_bound(backend):
     outcome = ask({}, backend)
-    assert 1 / outcome.best.flow.time == outcome.best.flow.bound.algbw == Fraction(1200, 7)
+    assert 1 / outcome.best.made.time == outcome.best.made.bound.algbw == Fraction(1200, 7)
     assert f"{backend} files cannot make switches add or copy; schedule and bound do without" in outcome.warnings
 
 
@@ -195,7 +195,7 @@ def test_xml_is_refused_by_name_where_it_is_asked_for():
     with pytest.raises(UnsupportedError, match="rccl files cannot make switches add or copy"):
         ask({"in_network": "true"}, "rccl")
     with pytest.raises(UnsupportedError, match="switches add or copy"):
-        LowerFlow().run(ask({}, None).best.flow)
+        LowerFlow().run(ask({}, None).best.made)
 
 
 def test_collcs_own_file_holds_it():
@@ -208,4 +208,4 @@ def test_collcs_own_file_holds_it():
 
 def test_auto_keeps_it():
     best = ask({}, None, "auto").best
-    assert (best.synthesizer, 1 / best.flow.time) == ("forestcoll", 300)
+    assert (best.synthesizer, 1 / best.made.time) == ("forestcoll", 300)

@@ -43,7 +43,7 @@ LOWEST = ("bfb", "direct")
 def test_auto_keeps_the_best_and_says_why_the_others_are_out():
     outcome = ask(fabrics.dgx1(), "allgather")
     assert outcome.best.synthesizer == "forestcoll"
-    assert 1 / outcome.best.flow.time == Fraction(1200, 7)
+    assert 1 / outcome.best.made.time == Fraction(1200, 7)
     assert set(outcome.passed_over) == set(registry.names("synth")) - {"forestcoll"}
     assert outcome.passed_over["direct"].startswith("predicted ")
     assert not outcome.files
@@ -62,7 +62,7 @@ def test_small_messages_take_the_fewest_hops():
 
 def test_equal_bandwidth_is_told_apart_by_latency():
     found, passed_over = candidates(Request(Problem(fabrics.complete(4), make_collective("allgather", 4))), Clock())
-    assert found[0].flow.time == found[1].flow.time
+    assert found[0].made.time == found[1].made.time
     latencies = [one.time_us(None)[1] for one in found]
     assert latencies == sorted(latencies)
     assert set(passed_over) == {one.synthesizer for one in found[1:]} | (set(passed_over) - {"direct", "forestcoll"})
@@ -256,7 +256,7 @@ def test_a_single_gpu_works_or_is_refused_by_name(backend, name):
         assert f"classic has no {name}" in str(error)
         return
     assert outcome.files
-    shown = report(Request(outcome.best.flow.problem, target=Target(backend)), outcome, "single")
+    shown = report(Request(outcome.best.made.problem, target=Target(backend)), outcome, "single")
     assert (shown["algbw_GBps"], shown["bound_exact"], shown["guarantee"]) == (None, None, "optimal")
 
 

@@ -38,7 +38,7 @@ def offered(name: str, nbytes: int) -> tuple[Candidate, ...]:
 def test_no_size_is_slower_than_by_the_plain_forest(name):
     found = offered(name, 1024)
     plain = next(one for one in found if not one.options)
-    assert plain.flow.is_optimal
+    assert plain.made.is_optimal
     for bits in range(6, 36):
         best = min(found, key=lambda one: one.time_us(1 << bits))
         assert best.time_us(1 << bits) <= plain.time_us(1 << bits)
@@ -55,18 +55,18 @@ def test_small_messages_take_lower_trees_at_less_bandwidth(name, gain):
     best, plain = offered(name, 1024)[0], next(one for one in offered(name, 1024) if not one.options)
     assert best.time_us(1024)[0] * Fraction(gain) < plain.time_us(1024)[0]
     assert best.options["trees_per_rank"] == "1"
-    assert cost.max_height(best.flow.trees) < cost.max_height(plain.flow.trees)
-    assert not best.flow.is_optimal
-    assert best.flow.bound == plain.flow.bound
+    assert cost.max_height(best.made.trees) < cost.max_height(plain.made.trees)
+    assert not best.made.is_optimal
+    assert best.made.bound == plain.made.bound
 
 
 def test_where_no_trees_are_lower_the_plain_forest_stays():
     """Torus 8x8: eight hops are the diameter, and the optimum's trees need no more."""
     (best, *_) = offered("torus8x8", 1024)
-    least = cost.height_bound(best.flow, any_rate=True)
+    least = cost.height_bound(best.made, any_rate=True)
     assert least is not None
     assert best.options == {}
-    assert cost.max_height(best.flow.trees) == least.hops == 8
+    assert cost.max_height(best.made.trees) == least.hops == 8
 
 
 def test_large_messages_ask_for_nothing_else():

@@ -1,4 +1,4 @@
-"""collc's own schedule file: the trees, with the bound and its witness."""
+"""collc's own schedule file: the trees or steps, with the bound and its witness."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collc.ir.text import dumps
 
 @dataclass(frozen=True)
 class Json:
-    """collc's own schedule file: trees on routes, exact weights, the bound and its witness."""
+    """collc's own schedule file: trees on routes with exact weights, or steps of sends; the bound, its witness."""
 
-    level: ClassVar[str] = "flow"
+    level: ClassVar[str] = "any"
 
     def supports(self, collective: str) -> str | None:
         """None: every collective has this form."""
@@ -22,4 +22,4 @@ class Json:
 
     def emit(self, sweep: Sequence[Compiled]) -> dict[str, str]:
         """File name -> text."""
-        return {f"{compiled.stem}.json": dumps(compiled.flow) for compiled in sweep}
+        return {f"{compiled.stem}.json": dumps(compiled.made) for compiled in sweep}

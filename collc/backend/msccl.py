@@ -58,7 +58,7 @@ class Msccl:
         runtime = load_runtime(self.runtime)
         files: dict[str, str] = {}
         for compiled in sweep:
-            if reason := self.supports(compiled.flow.problem.collective.name):
+            if reason := self.supports(compiled.made.problem.collective.name):
                 raise UnsupportedError(reason)
             for inplace, outofplace in _calls(compiled, runtime):
                 name = _file_name(compiled, inplace, outofplace)

@@ -37,7 +37,7 @@ class Plan:
         """
         texts = {}
         for compiled in sweep:
-            problem = compiled.flow.problem
+            problem = compiled.made.problem
             if problem.nbytes is None or compiled.max_bytes is not None:
                 raise UnsupportedError("a plan moves one number of bytes; give it with -n, or a demand")
             if slot_bytes(problem) is None:

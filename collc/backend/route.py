@@ -28,6 +28,7 @@ from collc.cost.demand import Demand
 from collc.errors import InputError, UnsupportedError
 from collc.ir.flow import FlowSchedule
 from collc.ir.program import Compiled
+from collc.ir.schedule import Schedule
 from collc.ir.topology import Topology
 
 _SERVED = ("alltoall", "alltoallv", "gather", "scatter")
@@ -60,12 +61,14 @@ class Route:
         """File name -> text.
 
         Raises:
-            UnsupportedError: the layers the fabric has are too few for any choice of ways.
+            UnsupportedError: the layers the fabric has are too few for any choice of ways, or a schedule of steps.
         """
-        return {f"{compiled.stem}.routes.json": _text(compiled.flow, self.layers) for compiled in sweep}
+        return {f"{compiled.stem}.routes.json": _text(compiled.made, self.layers) for compiled in sweep}
 
 
-def _text(flow: FlowSchedule, most_layers: int | None) -> str:
+def _text(flow: FlowSchedule | Schedule, most_layers: int | None) -> str:
+    if isinstance(flow, Schedule):
+        raise UnsupportedError("source routes lead all the way; this schedule stores and forwards, step by step")
     problem, topology = flow.problem, flow.problem.topology
     demand = Demand.of(problem.collective)
     shares = _shares(flow)

@@ -25,7 +25,8 @@ def lines(shown: dict[str, Any]) -> Iterator[str]:
         yield f"  at {shown['size_bytes']} bytes  {time}, {shown['algbw_GBps'] or 0:.4g} GB/s algbw"
     if "plan" in shown:
         yield from _plan_lines(shown["plan"])
-    yield f"  {shown['trees']} trees, {_hops(shown)}" + ("; from the cache" if shown["cached"] else "")
+    parts = f"{shown['trees']} trees, {_hops(shown)}" if shown["trees"] is not None else f"{shown['steps']} steps"
+    yield f"  {parts}" + ("; from the cache" if shown["cached"] else "")
     alike: dict[str, list[str]] = {}
     for name, why in sorted(shown["passed_over"].items()):
         alike.setdefault(why, []).append(name)

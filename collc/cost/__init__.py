@@ -21,8 +21,10 @@ from collc.cost.limits import Limit, alltoall_limits, limits_document
 from collc.cost.prices import candidate_prices, price_bound
 from collc.cost.rates import Rates
 from collc.cost.sharing import shared_hops
+from collc.cost.steps import steps_latency, steps_time
 from collc.ir.collective import Collective, Problem
 from collc.ir.flow import Bound, FlowSchedule, Forest, Orbit, Tree
+from collc.ir.schedule import Schedule
 from collc.ir.topology import Route, Topology
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "link_loads",
     "max_height",
     "predict",
+    "steps_time",
     "tree_bound",
 ]
 
@@ -117,19 +120,27 @@ def busbw(collective: Collective, algbw: Fraction) -> Fraction:
     return algbw * bus_factor(collective)
 
 
-def predict(flow: FlowSchedule, nbytes: int) -> Fraction:
-    """Time [us] by the alpha-beta model: the longest way of any tree, then the bytes at full rate."""
-    topology = flow.problem.topology
-    if isinstance(flow.trees, Orbit):
+def predict(made: FlowSchedule | Schedule, nbytes: int) -> Fraction:
+    """Time [us] by the alpha-beta model.
+
+    Of a flow: the longest way of any tree, then the bytes at full rate. Of steps: for each of them the
+    slowest route and the bytes of the busiest link.
+
+    Source of the latter: arXiv:2202.03356, cost of a step.
+    """
+    topology = made.problem.topology
+    if isinstance(made, Schedule):
+        rise = steps_latency(made, HOP_LATENCY)
+    elif isinstance(made.trees, Orbit):
         # Images have the same links; where these are alike, so are the ways.
         alike = len({link.latency for link in topology.links}) == 1
-        images = range(1 if alike else len(flow.trees.images))
-        rise = max(_forest_latency(topology, flow.trees.moved(image)) for image in images)
-    elif isinstance(flow.trees, Forest):
-        rise = _forest_latency(topology, flow.trees)
+        images = range(1 if alike else len(made.trees.images))
+        rise = max(_forest_latency(topology, made.trees.moved(image)) for image in images)
+    elif isinstance(made.trees, Forest):
+        rise = _forest_latency(topology, made.trees)
     else:
-        rise = max((_height(topology, tree) for tree in flow.trees), default=Fraction(0))
-    return rise + flow.time * nbytes / 1000
+        rise = max((_height(topology, tree) for tree in made.trees), default=Fraction(0))
+    return rise + made.time * nbytes / 1000
 
 
 def max_height(trees: Sequence[Tree]) -> int:

@@ -142,13 +142,13 @@ class Compiled:
     """A schedule at every level it was taken to, and the calls it is to serve.
 
     Attributes:
-        flow: the trees as synthesized.
-        schedule, program: what they were lowered to, where the backend asks for it.
+        made: as synthesized: trees or steps.
+        schedule, program: what it was lowered to, where the backend asks for it.
         min_bytes, max_bytes: message sizes it serves, both inclusive; None means no upper limit.
         inplace, outofplace: kinds of call it serves.
     """
 
-    flow: FlowSchedule
+    made: FlowSchedule | Schedule
     schedule: Schedule | None = None
     program: Program | None = None
     min_bytes: int = 0
@@ -159,7 +159,7 @@ class Compiled:
     @property
     def stem(self) -> str:
         """What its file is called, without an ending; the size range only where there is one."""
-        problem = self.flow.problem
+        problem = self.made.problem
         topology = "".join(c if c.isascii() and c.isalnum() else "-" for c in problem.topology.name).strip("-")
         size = "" if self.max_bytes is None else f"-{self.min_bytes}-{self.max_bytes}"
         return f"{problem.collective.name}-{topology}-{problem.topology.n_ranks}ranks{size}"

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from collc.errors import InputError
 from collc.ir.collective import Problem
+from collc.ir.flow import OPTIMAL_WITHIN, Bound
 from collc.ir.topology import Route
 
 
@@ -38,14 +39,20 @@ class Schedule:
     Attributes:
         problem: what they serve; each chunk of its table has count 1.
         sends: sorted by (step, chunk, src, dst).
-        time: [s/GB of message size] in which the busiest link carries its load.
+        time: [s/GB of message size] in which the busiest link carries its load: that of all steps, or the
+            sum over the steps where they are synchronous.
         notes: what the user should know, a sentence each.
+        bound: a limit no schedule can beat; None where none is claimed, or nothing moves.
+        synchronous: whether each step ends before the next begins. Otherwise steps only say what comes
+            before what, as in a program, whose ranks do not wait for each other.
     """
 
     problem: Problem
     sends: tuple[Send, ...]
     time: Fraction
     notes: tuple[str, ...] = ()
+    bound: Bound | None = None
+    synchronous: bool = False
 
     def __post_init__(self) -> None:
         n_chunks = len(self.problem.collective.chunks)
@@ -56,6 +63,11 @@ class Schedule:
                 )
             if send.step < 0:
                 raise InputError(f"send {index}: step {send.step}; expected zero or more")
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the bound is reached, to one part in a billion."""
+        return self.bound is not None and self.time - self.bound.time <= self.time * OPTIMAL_WITHIN
 
     @property
     def n_steps(self) -> int:

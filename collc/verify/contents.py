@@ -17,6 +17,7 @@ from collc.ir.program import Program
 from collc.ir.schedule import Schedule
 from collc.ir.topology import Topology
 from collc.verify import flow, msccl, program, schedule
+from collc.verify.findings import Finding
 from collc.verify.fit import Fit, Lines, program_on, routes_on
 from collc.verify.report import FileReport, Request, Served
 from collc.verify.rules import Collector, collected
@@ -51,27 +52,40 @@ def examine_own(raw: bytes, path: str, request: Request) -> FileReport:
         case FlowSchedule():
             hops = crossings(value) if value.in_network else None
             return held_against(
-                _of_flow(report, value, request), request, lambda on: routes_on(*flow.traffic(value), on, hops)
+                _of_made(report, value, collected(flow.examine(value)), request),
+                request,
+                lambda on: routes_on(*flow.traffic(value), on, hops),
             )
         case Schedule():
-            report = replace(report, findings=collected(schedule.examine(value)), algbw=_rate(value.time))
-            report = _computes(report, value.problem.collective)
-            return held_against(report, request, lambda on: routes_on(*schedule.traffic(value), on))
+            report = _of_made(report, value, collected(schedule.examine(value)), request)
+            return held_against(report, request, lambda on: _steps_on(value, on))
         case Program():
             return held_against(_of_program(report, value, request), request, lambda on: _laid(value, request, on))
     return report
 
 
-def _of_flow(report: FileReport, value: FlowSchedule, request: Request) -> FileReport:
+def _of_made(
+    report: FileReport, value: FlowSchedule | Schedule, found: tuple[Finding, ...], request: Request
+) -> FileReport:
     # A bound holds on the fabric it was made for and on no other.
     is_there = request.topology in (None, value.problem.topology)
     bound = value.bound if is_there else None
     return replace(
         _computes(report, value.problem.collective),
-        findings=collected(flow.examine(value)),
+        findings=found,
         algbw=_rate(value.time),
         bound_algbw=_rate(bound.time) if bound else None,
     )
+
+
+def _steps_on(value: Schedule, topology: Topology) -> Fit:
+    """A schedule of steps on a fabric; where its steps are synchronous, their times add up."""
+    loads, unit = schedule.traffic(value)
+    fit = routes_on(loads, unit, topology)
+    if not value.synchronous or fit.findings:
+        return fit
+    times = (routes_on(step, unit, topology).time for step in schedule.by_step(value))
+    return replace(fit, time=sum(times, Fraction()))
 
 
 def _of_program(report: FileReport, value: Program, request: Request) -> FileReport:

@@ -46,6 +46,27 @@ def add_up(loads: Mapping[Route, int]) -> dict[tuple[str, str], int]:
     return total
 
 
+def sum_faults(
+    topology: Topology, steps: Iterable[Mapping[tuple[str, str], int]], unit: Fraction, time: Fraction
+) -> Iterator[Finding]:
+    """Where a stated time is not the sum over steps of what the busiest link of each takes.
+
+    Args:
+        steps: for each step, (src, dst) -> load [units].
+        unit: one unit of load [share of the message].
+        time: the claim [s/GB of message size].
+    """
+    needed = Fraction(0)
+    for loads in steps:
+        busy = (load / topology.link[hop].bandwidth for hop, load in loads.items() if hop in topology.link)
+        needed += unit * max(busy, default=Fraction(0))
+    if needed != time:
+        rule, said = ("overload", "more") if needed > time else ("time", "less")
+        yield Finding(
+            rule, "error", f"the stated time is {time} s/GB; the busiest links of the steps need {said}: {needed}"
+        )
+
+
 def time_faults(
     topology: Topology, loads: Mapping[tuple[str, str], int], unit: Fraction, time: Fraction
 ) -> Iterator[Finding]:

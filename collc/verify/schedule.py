@@ -10,7 +10,8 @@ from itertools import groupby
 from collc.ir.schedule import Schedule, Send
 from collc.ir.topology import Route
 from collc.verify.findings import Finding
-from collc.verify.links import add_up, route_faults, time_faults
+from collc.verify.links import add_up, route_faults, sum_faults, time_faults
+from collc.verify.witness import bound_faults
 
 
 def examine(schedule: Schedule) -> Iterator[Finding]:
@@ -30,7 +31,20 @@ def examine(schedule: Schedule) -> Iterator[Finding]:
                 "chunk-count", "error", f"chunk {index} fills {chunk.count} slots; a schedule's fill one each"
             )
     yield from _Replay(schedule).run()
-    yield from time_faults(problem.topology, add_up(loads), share, schedule.time)
+    if schedule.synchronous:
+        yield from sum_faults(problem.topology, map(add_up, by_step(schedule)), share, schedule.time)
+    else:
+        yield from time_faults(problem.topology, add_up(loads), share, schedule.time)
+    if schedule.bound is not None:
+        yield from bound_faults(problem, schedule.bound, schedule.time)
+
+
+def by_step(schedule: Schedule) -> list[Mapping[Route, int]]:
+    """Load of each route in chunks, for each step in which anything is sent."""
+    loads: dict[int, Counter[Route]] = {}
+    for send in schedule.sends:
+        loads.setdefault(send.step, Counter())[send.route] += send.count
+    return list(loads.values())
 
 
 def traffic(schedule: Schedule) -> tuple[Mapping[Route, int], Fraction]:
