@@ -103,6 +103,9 @@ def _convert(hint: Any, text: str, where: str) -> object:
             raise InputError(f"{where}: '{text}'" + nearest(text, choices))
         return text
     kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    if text in (word for kind in kinds for word in typing.get_args(kind)):  # a word in place of a number
+        return text
+    kinds = [kind for kind in kinds if typing.get_origin(kind) is not Literal]
     try:
         match kinds[0].__name__:
             case "bool" if text in ("true", "false"):

@@ -20,6 +20,7 @@ from collc.errors import InfeasibleError, InputError, UnsupportedError
 from collc.ir import text
 from collc.ir.collective import COLLECTIVES, Problem, alltoallv, make_collective
 from collc.ir.flow import FlowSchedule, Tree
+from collc.ir.schedule import Schedule
 from collc.ir.topology import Topology
 from collc.kernels import load
 from collc.kernels.growth import LEFT
@@ -80,6 +81,32 @@ def assert_joins(tree: Tree, asked: Problem) -> None:
     assert set(chunk.postcondition) <= reached
 
 
+def assert_steps_serve(schedule: Schedule, asked: Problem) -> None:
+    """The conditions of a schedule of steps whose chunks have one holder and one receiver, written anew."""
+    topology, collective = asked.topology, schedule.problem.collective
+    assert collective == asked.collective.refined(collective.chunk_factor // asked.collective.chunk_factor)
+    at = [chunk.precondition.ranks[0] for chunk in collective.chunks]
+    times = {step: dict.fromkeys(topology.link, Fraction(0)) for step in range(schedule.n_steps)}
+    for step in times:
+        before = list(at)
+        for send in (send for send in schedule.sends if send.step == step):
+            assert not send.reduce
+            assert (send.route.path[0], send.route.path[-1]) == (
+                topology.gpus[send.route.src],
+                topology.gpus[send.route.dst],
+            )
+            assert set(send.route.path[1:-1]) <= set(topology.switches)
+            for chunk in range(send.chunk, send.chunk + send.count):
+                assert before[chunk] == send.route.src
+                at[chunk] = send.route.dst
+            for hop in send.route.hops:
+                times[step][hop] += send.count / topology.link[hop].bandwidth / collective.size_chunks
+    assert at == [chunk.postcondition.ranks[0] for chunk in collective.chunks]
+    assert schedule.time == sum(max(busy.values(), default=0) for busy in times.values())
+    assert (schedule.bound is None) == (schedule.time == 0)
+    assert schedule.bound is None or schedule.bound.time <= schedule.time
+
+
 # --- conformance ---------------------------------------------------------------------------------
 
 
@@ -97,6 +124,8 @@ def test_a_synthesizer_serves_what_it_supports(synthesizer, topology, collective
         pytest.skip(str(error))
     if isinstance(flow, FlowSchedule):
         assert_serves(flow)
+    else:
+        assert_steps_serve(flow, asked)
     verify.check(flow)
     assert text.dumps(method.run(asked)) == text.dumps(flow)
 

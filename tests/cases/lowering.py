@@ -52,7 +52,7 @@ def random_collective(name: str, n_ranks: int, seed: int) -> Collective:
 
 
 def flow_of(topology: Topology, collective: Collective, synthesizer: str, **options: object) -> FlowSchedule | None:
-    """What a synthesizer makes of it; None where it does not serve it."""
+    """The flow that a synthesizer makes of it; None where it does not serve it, or makes steps."""
     problem = Problem(topology, collective)
     method = registry.load("synth", synthesizer, **options)
     if method.supports(problem):
@@ -61,8 +61,7 @@ def flow_of(topology: Topology, collective: Collective, synthesizer: str, **opti
         flow = method.run(problem)
     except UnsupportedError:
         return None
-    assert isinstance(flow, FlowSchedule)
-    return verify.check(flow)
+    return verify.check(flow) if isinstance(flow, FlowSchedule) else None
 
 
 def flows(topology: Topology, *names: str, seed: int = 0) -> Iterator[FlowSchedule]:
