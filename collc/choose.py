@@ -183,7 +183,7 @@ def _attempts(request: Request, clock: Clock) -> Iterator[tuple[str, Candidate |
 
 def _attempt(problem: Problem, name: str, clock: Clock) -> Candidate | UnsupportedError:
     if not getattr(registry.plugin("synth", name), "in_auto", True):
-        return UnsupportedError("a baseline, tried only where -s names it")
+        return UnsupportedError("tried only where -s names it")
     try:
         return synthesize(problem, name, {}, clock)
     except UnsupportedError as error:

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from collc import cost, registry, verify
 from collc.cli import collc
+from collc.design.families import build
+from collc.design.wiring import topology_of
 from collc.errors import UnsupportedError, VerificationError
 from collc.ir import text
 from collc.ir.collective import Problem, alltoallv, make_collective
@@ -183,6 +185,14 @@ def test_a_sweep_is_one_file_whose_chunks_fill_the_least_size():
     assert {file.compiled.program.collective.size_chunks for file in outcome.files} == {16}
     with pytest.raises(UnsupportedError, match="cuts the buffers into 64 slots; at most 1 fit"):
         ask(alltoall(fabrics.dgx1(), 2**20), Target("rccl"), sizes=(4, 2**20))
+
+
+def test_small_messages_of_a_sweep_take_fewer_steps():
+    topology = topology_of(build("genkautz", {"degree": "2", "n": "12"}), Fraction(1), Fraction(0))
+    outcome = ask(alltoall(topology, 2**24), Target("rccl", inplace=False), sizes=(2**10, 2**24))
+    few, many = outcome.files
+    assert (few.compiled.schedule.n_steps, many.compiled.schedule.n_steps) == (3, 4)
+    assert few.compiled.max_bytes + 1 == many.compiled.min_bytes
 
 
 def test_a_number_of_chunks_and_instances_are_obeyed():

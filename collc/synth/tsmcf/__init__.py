@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Literal
 
+from collc import deadline
 from collc.cost import HOP_LATENCY, steps_time
 from collc.errors import BudgetError, InfeasibleError, InputError, UnsupportedError
 from collc.ir.collective import Problem
 from collc.ir.flow import Bound
 from collc.ir.routes import all_routes
 from collc.ir.schedule import Schedule, Send
-from collc.synth import _deadline, _exact, _master, _symmetry, _ways
+from collc.synth import _exact, _master, _symmetry, _ways
 from collc.synth._network import Network
 from collc.synth._symmetry import Translations
 from collc.synth.tsmcf import program, whole
@@ -30,6 +31,8 @@ _MOST_CHUNKS = 2**20
 _MOST_PARTS = 128
 # The fluid time is a fraction near what a solver says.
 _NEAR = Fraction(1, 10**6)
+# Flow variables without steps up to which simplex is quicker than the interior points.
+_FEW_FLOWS = 5_000
 # Steps tried beyond the fewest.
 _MORE_STEPS = 2
 
@@ -56,6 +59,12 @@ class Tsmcf:
     def supports(self, problem: Problem) -> str | None:
         """None, or why it does not serve this problem."""
         return _ways.refusal("tsmcf", problem)
+
+    def variants(self, made: Schedule) -> list[dict[str, str]]:
+        """Options under which there are fewer steps, at the cost of bandwidth."""
+        network = Network.of(made.problem)
+        fewest, *_ = least_steps(network, hops(network))
+        return [{"steps": str(n_steps)} for n_steps in range(made.n_steps - 1, fewest - 1, -1)]
 
     def run(self, problem: Problem) -> Schedule:
         """A schedule of steps, with the prices that bound every schedule.
@@ -130,13 +139,14 @@ def _check_size(layers: Layers) -> None:
 
 def _time_left() -> float | None:
     """Solvers do not hear a deadline; half of the time is left for what follows."""
-    left = _deadline.time_left()
+    left = deadline.time_left()
     return None if left is None else left / 2
 
 
 def _bound(network: Network, translations: Translations | None) -> Bound | None:
     """What the prices of the program without steps prove of all schedules."""
-    found = _master.Master(network, translations).solve("simplex", _time_left())
+    plain = _master.Master(network, translations)
+    found = plain.solve("simplex" if network.n_links * len(plain.sources) <= _FEW_FLOWS else "ipm", _time_left())
     return _exact.certify(network, found.prices, alike=translations is not None)
 
 

@@ -147,6 +147,6 @@ class Layers:
         n_links = self.network.n_links
         if self.translations is None:
             return numpy.arange(n_links), numpy.ones(n_links, dtype=numpy.int64)
-        _, group = numpy.unique(self.translations.links.min(axis=0), return_inverse=True)
+        group = self.translations.classes
         # A link that several translations leave in place is loaded by all of them.
         return group, self.network.n_ranks // numpy.bincount(group)[group]

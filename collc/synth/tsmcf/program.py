@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
-# Optima are fractions of denominators up to this, to the accuracy of the solver.
+# Optima are taken for the nearest fractions of denominators up to this.
 _MOST_PARTS = 20_000
-_NEAR = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +131,5 @@ def solve(layers: Layers, bound: Fraction | None, seconds: float | None) -> Flui
 
 
 def _near(least: float, bound: Fraction | None) -> Fraction:
-    if bound is not None and abs(least - bound) <= _NEAR * bound:
-        return bound
-    return Fraction(least).limit_denominator(_MOST_PARTS)
+    simple = Fraction(least).limit_denominator(_MOST_PARTS)
+    return simple if bound is None or simple >= bound else bound

@@ -10,9 +10,9 @@ from fractions import Fraction
 from math import ceil, lcm
 from typing import TYPE_CHECKING, Any, Literal
 
+from collc import deadline
 from collc.errors import BudgetError
 from collc.solve import Row, cheapest_flow, integer_program
-from collc.synth import _deadline
 from collc.synth.tsmcf.layers import MOST_FLOWS, MOST_WHOLE, Layers, hops
 from collc.synth.tsmcf.program import Fluid, rows_of
 
@@ -164,7 +164,7 @@ def _by_program(fluid: Fluid, scale: int, slots: Fraction) -> Whole | None:
     rows.append(Row(least, times, most))
     supplies = (-layers.needs.min(axis=1) * scale)[layers.row].tolist()
     domains = [(0, supply) for supply in supplies] + [(0, most)] * layers.n_steps
-    left = _deadline.time_left()
+    left = deadline.time_left()
     try:
         values = integer_program(domains, rows, _SECONDS if left is None else min(_SECONDS, left / 4), times)
     except BudgetError:
