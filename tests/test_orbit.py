@@ -10,20 +10,21 @@ import fabrics
 import numpy
 import pytest
 
-from collc import cost, verify
+from collc import cost, registry, verify
 from collc.design.recipe import parse
 from collc.design.wiring import topology_of
 from collc.errors import InputError
 from collc.ir.collective import AllPairs, Problem, alltoallv, make_collective
-from collc.ir.flow import Bound, FlowSchedule, Forest, Orbit, Prices
+from collc.ir.flow import Bound, Cut, FlowSchedule, Forest, Orbit, Prices
 from collc.ir.text import dumps, loads
-from collc.ir.topology import Topology
+from collc.ir.topology import Link, Topology
 from collc.passes.lower_flow import LowerFlow
 from collc.passes.round_weights import RoundWeights
 from collc.synth import mcf
 from collc.synth._network import Network
 from collc.synth._symmetry import find
 from collc.synth.mcf import Mcf
+from collc.verify.flow import traffic
 
 
 def design(recipe: str) -> Topology:
@@ -66,6 +67,10 @@ def test_an_orbit_stands_for_all_trees(recipe, per_pair, monkeypatch):
     assert flow.time == flow.bound.time
     written_out = replace(flow, trees=tuple(flow.trees))
     verify.check(written_out)
+    (by_route, share), (again, part) = traffic(flow), traffic(written_out)
+    assert {route: load * share for route, load in by_route.items()} == {
+        route: load * part for route, load in again.items()
+    }
     assert len(written_out.trees) == len(flow.trees)
     assert [flow.trees[at] for at in range(len(flow.trees))] == list(written_out.trees)
     assert cost.link_loads(problem, flow.trees) == cost.link_loads(problem, written_out.trees)
@@ -132,6 +137,15 @@ def test_a_search_for_translations_ends(graph, monkeypatch):
     monkeypatch.setattr(_symmetry, "_looks", lambda *given: taken.append(1) or looks(*given))
     find(Network.of(alltoall(design(f"distance_regular(graph={graph})"))))
     assert len(taken) <= 2 * _symmetry._MOST_LOOKS
+
+
+def test_loads_beyond_64_bits_are_added_up_exactly(monkeypatch):
+    flow = Mcf().run(alltoall(design("torus(dims=3x4)")))
+    base = flow.trees.base
+    fine = replace(base, numerators=base.numerators * 2**54, denominator=base.denominator * 2**54)
+    same = replace(flow, trees=replace(flow.trees, base=fine))
+    verify.check(same)
+    assert cost.link_loads(flow.problem, same.trees) == cost.link_loads(flow.problem, flow.trees)
 
 
 def test_weights_without_a_small_denominator_are_rounded(monkeypatch):
@@ -352,3 +366,18 @@ def test_prices_beyond_64_bits_are_added_up_exactly(forest):
     assert rules(replace(forest, bound=replace(forest.bound, witness=large))) == set()
     off = replace(forest.bound, witness=large, time=forest.bound.time + Fraction(1, 10**40))
     assert rules(replace(forest, bound=off)) == {"bound"}
+
+
+def test_a_cut_is_added_up_by_the_pairs_that_cross_it():
+    topology = fabrics.ring(6)
+    problem = alltoall(topology)
+    direct = registry.load("synth", "direct").run(problem)
+    cut = Cut(topology.gpus[:2])
+    # Two ranks send to four each: eight of six slots over two links.
+    bound = Bound(Fraction(8, 6) / sum(link.bandwidth for link in topology.links if leaves(link, cut)), cut)
+    assert rules(replace(direct, bound=bound)) == set()
+    assert rules(replace(direct, bound=replace(bound, time=bound.time * 2))) == {"bound"}
+
+
+def leaves(link: Link, cut: Cut) -> bool:
+    return link.src in cut.inside and link.dst not in cut.inside

@@ -56,18 +56,18 @@ def orbit_hop_loads(problem: Problem, orbit: Orbit) -> dict[tuple[str, str], Fra
     if base is None:
         return None
     unit = lcm(*(load.denominator for load in base.values()))
-    if sum(base.values()) * unit >= _LIMIT:
-        return None
+    # Each renaming takes one link at most to a link.
+    most = max(base.values(), default=Fraction(0)) * unit * len(orbit.images)
+    kind = numpy.dtype(numpy.int64 if most < _LIMIT else object)
     number = {name: vertex for vertex, name in enumerate(orbit.base.names)}
     ends = numpy.array([[number[src], number[dst]] for src, dst in base], dtype=numpy.int64).reshape(-1, 2).T
-    shares = numpy.array([int(load * unit) for load in base.values()], dtype=numpy.int64)
+    shares = numpy.array([int(load * unit) for load in base.values()], dtype=kind)
     links = problem.topology.links
     place = numpy.full((len(number), len(number)), -1, dtype=numpy.int32)
     place[[number[link.src] for link in links], [number[link.dst] for link in links]] = numpy.arange(len(links))
     # What has no link to go to, counted last, is left to the checker.
-    loads = numpy.zeros(len(links) + 1, dtype=numpy.int64)
+    loads = numpy.zeros(len(links) + 1, dtype=kind)
     for image in orbit.images:
-        # A renaming takes no two links to one.
         loads[place[image[ends[0]], image[ends[1]]]] += shares
     return {
         (link.src, link.dst): Fraction(load, unit)

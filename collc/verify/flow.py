@@ -67,8 +67,12 @@ def _orbit_faults(flow: FlowSchedule, trees: Orbit) -> Iterator[Finding]:
 def traffic(flow: FlowSchedule) -> tuple[Mapping[Route, int], Fraction]:
     """Load of each route in whole units, and the unit [share of the message]."""
     collective = flow.problem.collective
-    if isinstance(flow.trees, Orbit) and any(Renamed(flow.problem.topology, flow.trees).faults()):
-        return {}, Fraction(1)  # its trees cannot be made
+    if isinstance(flow.trees, Orbit):
+        renamed = Renamed(flow.problem.topology, flow.trees)
+        if any(renamed.faults()):
+            return {}, Fraction(1)  # its trees cannot be made
+        if told := renamed.route_loads(collective):
+            return told
     if isinstance(flow.trees, Forest) and (found := forest.route_loads(flow.trees, collective)):
         return found
     # Whole numbers of one unit: adding Fractions one by one is ten times slower.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from collc.ir.collective import Collective
 from collc.ir.flow import Orbit
-from collc.ir.topology import Topology
+from collc.ir.topology import Route, Topology
 from collc.verify import fares, forest
 from collc.verify.findings import Finding
 
@@ -93,7 +93,7 @@ class Renamed:
         if (found := forest.hop_loads(self._orbit.base, collective)) is None:
             return None
         base, unit = found
-        kind = numpy.dtype(numpy.int64 if sum(base.values()) < 1 << 62 else object)
+        kind = self._sums(base)
         ends = [(link.src, link.dst) for link in self._topology.links]
         own = numpy.array([base.get(hop, 0) for hop in ends], dtype=kind)
         total = numpy.zeros_like(own)
@@ -101,6 +101,33 @@ class Renamed:
             for row in links:
                 total[row] += own  # a renaming takes no two links to one
         return dict(zip(ends, total.tolist(), strict=True)), unit
+
+    def route_loads(self, collective: Collective) -> tuple[Mapping[Route, int], Fraction] | None:
+        """Load of each route in whole units, and the unit [share of the message]; None where 64 bits do not do."""
+        import numpy
+
+        if (found := forest.route_loads(self._orbit.base, collective)) is None:
+            return None
+        base, unit = found
+        kind = self._sums(base)
+        names = self._orbit.base.names
+        total: dict[tuple[int, ...], int] = {}
+        for length in sorted({len(route.path) for route in base}):
+            stops = [[self._number[stop] for stop in route.path] for route in base if len(route.path) == length]
+            loads = numpy.array([load for route, load in base.items() if len(route.path) == length], dtype=kind)
+            width = max(1, _BATCH // len(stops))
+            for start in range(0, len(self._orbit.images), width):
+                paths = self._orbit.images[start : start + width][:, stops].reshape(-1, length)
+                key = paths[:, 0].astype(numpy.int64)
+                for stop in paths.T[1:]:
+                    _, first, key = numpy.unique(key * len(names) + stop, return_index=True, return_inverse=True)
+                sums = numpy.zeros(len(first), dtype=kind)
+                numpy.add.at(sums, key.reshape(-1), numpy.tile(loads, len(paths) // len(stops)))
+                for path, load in zip(paths[first].tolist(), sums.tolist(), strict=True):
+                    total[tuple(path)] = total.get(tuple(path), 0) + load
+        return {
+            Route(path[0], path[-1], tuple(names[stop] for stop in path)): load for path, load in total.items()
+        }, unit
 
     def owed(self, price_of: Mapping[tuple[str, str], int]) -> int | None:
         """What the cheapest ways of all chunks cost; None where renamings do not keep the prices.
@@ -116,6 +143,13 @@ class Renamed:
             return None
         own = fares.total(fares.cheapest(self._topology, price_of, self.origins.tolist()))
         return own * self._orbit.per_pair * len(self._orbit.images)
+
+    def _sums(self, base: Mapping[Any, int]) -> Any:
+        """The type that holds what renamings add up in one place; each of them takes one thing there."""
+        import numpy
+
+        most = max(base.values(), default=0) * len(self._orbit.images)
+        return numpy.dtype(numpy.int64 if most < 1 << 62 else object)
 
     @cached_property
     def origins(self) -> Array:

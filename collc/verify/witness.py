@@ -68,6 +68,16 @@ def _across(problem: Problem, cut: Cut) -> tuple[Fraction, Fraction]:
     topology, collective = problem.topology, problem.collective
     inside = set(cut.inside)
     ranks_inside = {rank for rank, gpu in enumerate(topology.gpus) if gpu in inside}
+    leaving = sum(
+        (link.bandwidth for link in topology.links if link.src in inside and link.dst not in inside), Fraction()
+    )
+    if collective.shapes == {(1, 1)}:
+        import numpy
+
+        within = numpy.array([gpu in inside for gpu in topology.gpus])
+        table = collective.columns
+        crossing = fares.total(table.counts[within[table.sources] & ~within[table.sinks]])
+        return Fraction(crossing, collective.size_chunks), leaving
     # Chunks share their rules, so each list of ranks is looked through once.
     begins: dict[Sequence[int], bool] = {}
     ends: dict[Sequence[int], bool] = {}
@@ -80,9 +90,6 @@ def _across(problem: Problem, cut: Cut) -> tuple[Fraction, Fraction]:
             ends[after] = any(rank not in ranks_inside for rank in after)
         if begins[before] and ends[after]:
             slots += chunk.count
-    leaving = sum(
-        (link.bandwidth for link in topology.links if link.src in inside and link.dst not in inside), Fraction()
-    )
     return Fraction(slots, collective.size_chunks), leaving
 
 
