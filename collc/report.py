@@ -16,6 +16,9 @@ from collc.ir.schedule import Schedule
 from collc.pipeline import File, Outcome
 from collc.request import Request
 
+# Trees per rank that are worth telling; shares of blocks of any length have no common denominator to speak of.
+_MOST_TREES = 2**62
+
 
 def report(request: Request, outcome: Outcome, topology: str) -> dict[str, Any]:
     """The report of `collc synth --json`, but for what only the command knows (paths, cache, total).
@@ -100,11 +103,14 @@ def _bandwidth(best: Candidate, problem: Problem) -> dict[str, Any]:
 
 
 def _trees_per_rank(problem: Problem, trees: Sequence[Tree]) -> int | None:
-    """The k of k trees per rank, where every share is a multiple of 1/k."""
+    """The k of k trees per rank, where every share is a multiple of 1/k, if anybody can read it."""
     if isinstance(trees, Forest | Orbit):
         least = trees.lowest_denominator
     else:
-        least = lcm(*(tree.weight.denominator for tree in trees))
+        least = 1
+        for denominator in {tree.weight.denominator for tree in trees}:
+            if (least := lcm(least, denominator)) > _MOST_TREES:
+                return None
     # With one chunk for all roots, a root's block is its part of that chunk.
     blocks = len({tree.root for tree in trees}) if len(problem.collective.chunks) == 1 else 1
     return least // blocks if least % blocks == 0 else None

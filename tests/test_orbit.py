@@ -381,3 +381,15 @@ def test_a_cut_is_added_up_by_the_pairs_that_cross_it():
 
 def leaves(link: Link, cut: Cut) -> bool:
     return link.src in cut.inside and link.dst not in cut.inside
+
+
+def test_amounts_of_any_length_are_added_up_without_their_common_denominator():
+    """Some hundred random lengths: their least common multiple would have hundreds of digits."""
+    topology = design("torus(dims=4x5)")
+    chance = random.Random(0)
+    rows = [[chance.randrange(10**6, 10**7) if a != b else 0 for b in range(20)] for a in range(20)]
+    made = Mcf(method="descent").run(Problem(topology, alltoallv(rows)))
+    verify.check(made)
+    assert rules(replace(made, time=made.time * 2)) == {"time"}
+    _, share = traffic(made)
+    assert share.denominator < 2**64

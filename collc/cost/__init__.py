@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import lcm
 
 from collc.cost.allreduce import MOST_RANKS, allreduce_parts, allreduce_rates, rooted_bound
@@ -72,10 +72,12 @@ def link_loads(problem: Problem, trees: Iterable[Tree], *, in_network: bool = Fa
         return found
     trees = tuple(trees)
     chunks = problem.collective.chunks
-    unit = lcm(*(tree.weight.denominator for tree in trees))
+    # Shares of slots, not of chunks: where chunks differ in length, weights may have no common denominator to speak of.
+    slots = [tree.weight * chunks[tree.chunk].count for tree in trees]
+    unit = lcm(*(share.denominator for share in slots))
     shares: dict[tuple[str, str], int] = {}
-    for tree in trees:
-        share = int(tree.weight * unit) * chunks[tree.chunk].count
+    for tree, part in zip(trees, slots, strict=True):
+        share = int(part * unit)
         for hop in shared_hops(problem.topology, tree) if in_network else _hops(tree):
             shares[hop] = shares.get(hop, 0) + share
     whole = unit * problem.collective.size_chunks
@@ -139,7 +141,7 @@ def predict(made: FlowSchedule | Schedule, nbytes: int) -> Fraction:
     elif isinstance(made.trees, Forest):
         rise = _forest_latency(topology, made.trees)
     else:
-        rise = max((_height(topology, tree) for tree in made.trees), default=Fraction(0))
+        rise = _latency(topology, made.trees)
     return rise + made.time * nbytes / 1000
 
 
@@ -163,19 +165,24 @@ def _forest_latency(topology: Topology, forest: Forest) -> Fraction:
     return Fraction(longest_way(forest, route_latencies(forest, links, int(HOP_LATENCY * unit))), unit)
 
 
-def _height(topology: Topology, tree: Tree) -> Fraction:
-    """Latency [us] of the longest way from a contributor through the root to a consumer."""
+def _latency(topology: Topology, trees: Sequence[Tree]) -> Fraction:
+    """The same of trees one by one: from a contributor through the root to a consumer."""
+    unit = lcm(HOP_LATENCY.denominator, *(link.latency.denominator for link in topology.links))
+    wire = {(link.src, link.dst): int(link.latency * unit) for link in topology.links}
 
-    def latency(route: Route) -> Fraction:
-        return HOP_LATENCY + sum(topology.link[hop].latency for hop in route.hops)
+    @cache
+    def latency(route: Route) -> int:
+        return int(HOP_LATENCY * unit) + sum(wire[hop] for hop in route.hops)
 
-    down = {tree.root: Fraction(0)}
-    for route in tree.broadcast:
-        down[route.dst] = down.get(route.src, Fraction(0)) + latency(route)
-    up = {tree.root: Fraction(0)}
-    for route in reversed(tree.reduce):
-        up[route.src] = up.get(route.dst, Fraction(0)) + latency(route)
-    return max(down.values()) + max(up.values())
+    longest = 0
+    for tree in trees:
+        down, up = {tree.root: 0}, {tree.root: 0}
+        for route in tree.broadcast:
+            down[route.dst] = down.get(route.src, 0) + latency(route)
+        for route in reversed(tree.reduce):
+            up[route.src] = up.get(route.dst, 0) + latency(route)
+        longest = max(longest, max(down.values()) + max(up.values()))
+    return Fraction(longest, unit)
 
 
 def bound(problem: Problem) -> Bound | None:

@@ -75,11 +75,13 @@ def traffic(flow: FlowSchedule) -> tuple[Mapping[Route, int], Fraction]:
             return told
     if isinstance(flow.trees, Forest) and (found := forest.route_loads(flow.trees, collective)):
         return found
-    # Whole numbers of one unit: adding Fractions one by one is ten times slower.
-    unit = math.lcm(*(tree.weight.denominator for tree in flow.trees))
+    # Whole numbers of one unit of a slot: adding Fractions one by one is ten times slower, and weights of chunks
+    # that differ in length may have no common denominator to speak of.
+    slots = [tree.weight * collective.chunks[tree.chunk].count for tree in flow.trees]
+    unit = math.lcm(*(share.denominator for share in slots))
     loads: Counter[Route] = Counter()
-    for tree in flow.trees:
-        load = collective.chunks[tree.chunk].count * tree.weight.numerator * (unit // tree.weight.denominator)
+    for tree, share in zip(flow.trees, slots, strict=True):
+        load = share.numerator * (unit // share.denominator)
         for route in tree.reduce + tree.broadcast:
             loads[route] += load
     return loads, Fraction(1, unit * collective.size_chunks)

@@ -20,10 +20,11 @@ Hop = tuple[str, str]
 def crossings(flow: FlowSchedule) -> Mapping[Hop, int]:
     """Load of each link, in the units of `flow.traffic`."""
     topology, table = flow.problem.topology, flow.problem.collective.chunks
-    unit = math.lcm(*(tree.weight.denominator for tree in flow.trees))
+    slots = [tree.weight * table[tree.chunk].count for tree in flow.trees]
+    unit = math.lcm(*(share.denominator for share in slots))
     loads: Counter[Hop] = Counter()
-    for tree in flow.trees:
-        load = int(tree.weight * unit) * table[tree.chunk].count
+    for tree, share in zip(flow.trees, slots, strict=True):
+        load = int(share * unit)
         for hop in _crossed(topology, tree):
             loads[hop] += load
     return loads
