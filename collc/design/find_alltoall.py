@@ -20,8 +20,8 @@ from collc.design.known import Known
 from collc.design.recipe import parse
 from collc.errors import InfeasibleError, InputError
 
-# Twists of a torus that are tried; beyond, only halves of the side.
-_MOST_TWISTS = 500
+# Places that tori of all twists may have in all; beyond, only twists by half of a side are tried.
+_MOST_PLACES = 60_000
 # Designs whose optimum is computed, by their bounds; and line and duplex graphs of so many smaller ones.
 _MOST_SOLVED = 24
 _SMALLER = 3
@@ -120,7 +120,7 @@ def _tori(n: int, degree: int) -> Iterator[str]:
             later = [(i, dims[j]) for i in range(len(dims)) for j in range(i + 1, len(dims))]
             # Turning the direction of a dimension turns the sign of what the first one's wraps shift it by.
             tried = [range(side if i else side // 2 + 1) for i, side in later]
-            if prod(map(len, tried)) > _MOST_TWISTS:
+            if prod(map(len, tried)) * n > _MOST_PLACES:
                 tried = [range(0, side, max(1, side // 2)) for _, side in later]
             for twists in product(*tried):
                 if any(twists):

@@ -114,24 +114,25 @@ def twisted(dims: tuple[int, ...], twists: tuple[int, ...]) -> Graph:
     if len(dims) < 2 or min(dims) < 2 or len(dims) > 24 or len(twists) != len(pairs):
         raise InputError(f"{name}: expected 2 to 24 lengths of 2 or more and a twist for each two of them")
     check_scale(name, prod(dims), 2 * len(dims))
+    import numpy
+
     shifts = dict(zip(pairs, twists, strict=True))
-    strides = [prod(dims[axis + 1 :]) for axis in range(len(dims))]
-
-    def moved(spot: Sequence[int], axis: int, step: int) -> int:
-        place = list(spot)
-        place[axis] += step
-        for i in range(axis, len(dims)):
-            wraps, place[i] = divmod(place[i], dims[i])
-            for j in range(i + 1, len(dims)):
-                place[j] += wraps * shifts[i, j]
-        return sum(at * stride for at, stride in zip(place, strides, strict=True))
-
     axes = range(len(dims))
-    spots = list(product(*map(range, dims)))
-    heads = tuple(tuple(moved(spot, axis, step) for axis in axes for step in (1, -1)) for spot in spots)
+
+    def moved(axis: int, step: int) -> list[int]:
+        place = list(numpy.indices(dims).reshape(len(dims), -1))
+        place[axis] = place[axis] + step
+        for i in axes:
+            wraps, place[i] = numpy.divmod(place[i], dims[i])
+            for j in range(i + 1, len(dims)):
+                place[j] = place[j] + wraps * shifts[i, j]
+        found: list[int] = numpy.ravel_multi_index(place, dims).tolist()
+        return found
+
+    heads = tuple(zip(*(moved(axis, step) for axis in axes for step in (1, -1)), strict=True))
     if len({0, *heads[0]}) <= 2 * len(dims):
         raise InputError(f"{name}: two links of a vertex lead to the same place; expected longer sides or other twists")
-    moves = tuple(tuple(moved(spot, axis, 1) for spot in spots) for axis in axes)
+    moves = tuple(tuple(moved(axis, 1)) for axis in axes)
     return Graph(name, f"twisted(dims={_x(dims)},twists={_x(twists)})", heads, moves)
 
 
