@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import sha256
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -157,8 +158,16 @@ def content(asked: Asked, given: dict[str, Any]) -> dict[str, Any]:
     """Everything the result depends on, as JSON data."""
     kept = ("synthesizer", "options", "backend", "inplace", "protocol", "chunks", "instances", "max_channels", "limits")
     wanted = given["directory"] is not None
+    before = [_digest(option.removeprefix("warm=")) for option in given["options"] if option.startswith("warm=")]
     arguments = {key: given[key] for key in kept}
-    return {"problem": dumps(asked.problem), "sizes": asked.sizes, "files": wanted, **arguments}
+    return {"problem": dumps(asked.problem), "sizes": asked.sizes, "files": wanted, "before": before, **arguments}
+
+
+def _digest(path: str) -> str | None:
+    try:
+        return sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return None  # whoever reads it will say so
 
 
 def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -22,7 +22,7 @@ from collc.synth import _exact, _master, _symmetry, _ways
 from collc.synth._master import Fractional
 from collc.synth._network import Network
 from collc.synth._symmetry import Translations
-from collc.synth.mcf import children, columns, descent, extract, mixture, paths
+from collc.synth.mcf import children, columns, descent, extract, mixture, paths, warm
 from collc.synth.mcf.extract import Ways
 
 if TYPE_CHECKING:
@@ -66,11 +66,14 @@ class Mcf:
         within: gap to the bound at which descent ends.
         ways: which ways pairs may take: any, those of the fewest links, or of one or two more, or a largest
             set without a common link. The bound stays that of any.
+        warm: a schedule of the fabric before it changed, as `-b json` writes it, to start from. Where few pairs
+            must move, the answer is `within` its bound; else all is solved anew.
     """
 
     method: Literal["auto", "simplex", "ipm", "pdlp", "columns", "descent"] = "auto"
     within: Fraction = Fraction(1, 250)
     ways: paths.Kind = "any"
+    warm: str = ""
 
     def supports(self, problem: Problem) -> str | None:
         """None, or why it does not serve this problem."""
@@ -100,7 +103,12 @@ class Mcf:
 
     def _mixes(self, problem: Problem) -> bool:
         """Whether trees are mixed where all ranks look alike, which takes no time worth mentioning."""
-        by_rule = self.method == "auto" and self.ways == "any" and isinstance(problem.collective.chunks, AllPairs)
+        by_rule = (
+            self.method == "auto"
+            and not self.warm
+            and self.ways == "any"
+            and isinstance(problem.collective.chunks, AllPairs)
+        )
         return by_rule and problem.topology.n_ranks > _FEW_RANKS
 
     def first(self, problem: Problem) -> FlowSchedule:
@@ -123,6 +131,9 @@ class Mcf:
         return limits_document(alltoall_limits(problem))
 
     def _found(self, network: Network, translations: Translations | None) -> _Found:
+        if self.warm and (again := warm.solve(network, warm.read(self.warm, network), float(self.within))):
+            table, rates, prices = again
+            return *paths.whole(network, table, rates), _exact.certify(network, prices), False
         if self.method != "auto":
             return self._by(self.method, network, translations)
         if (method := _exact_method(network, translations)) is not None:

@@ -60,13 +60,13 @@ def solve(network: Network, within: float) -> tuple[Table, Rates, Array]:
             progress.report(f"mcf: within {rates.time / most - 1:.2%} of the bound")
         if rates.time <= most * (1 + within) or not wanted.any():
             return *found, prices
-        larger = Table.of([table.rows, _ways(network, rough.sources, links, wanted)])
+        larger = Table.of([table.rows, cheapest_ways(network, rough.sources, links, wanted)])
         if len(larger.rows) == len(table.rows):
             return *found, prices
         table = larger
 
 
-def _ways(network: Network, sources: Array, links: Array, wanted: Array) -> Array:
+def cheapest_ways(network: Network, sources: Array, links: Array, wanted: Array) -> Array:
     """Rows of the cheapest ways of pairs.
 
     Args:

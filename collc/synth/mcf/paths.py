@@ -112,8 +112,11 @@ class Rates:
     fares: Array
 
 
-def solve(network: Network, table: Table, *, seconds: float | None = None, method: Method | None = None) -> Rates:
-    """The best rates on these ways alone.
+def solve(network: Network, table: Table, *, seconds: float | None = None, fixed: Array | None = None) -> Rates:
+    """The best rates on these ways alone, for the pairs that have some.
+
+    Args:
+        fixed: by link, what other pairs put on it [slots].
 
     Raises:
         BudgetError: the solver came to no answer, or not in so many seconds.
@@ -129,12 +132,12 @@ def solve(network: Network, table: Table, *, seconds: float | None = None, metho
         lows=numpy.zeros(n_ways + 1),
         highs=numpy.full(n_ways + 1, numpy.inf),
         row_lows=numpy.append(demand, numpy.full(n_links, -numpy.inf)),
-        row_highs=numpy.append(demand, numpy.zeros(n_links)),
+        row_highs=numpy.append(demand, numpy.zeros(n_links) if fixed is None else -fixed),
         rows=numpy.concatenate([which, n_pairs + table.links, n_pairs + numpy.arange(n_links)]),
         columns=numpy.concatenate([way, numpy.repeat(way, table.lengths), numpy.full(n_links, n_ways)]),
         values=numpy.concatenate([numpy.ones(n_ways + len(table.links)), -network.bandwidths.astype(float)]),
     )
-    method = method or ("simplex" if n_ways <= _SIMPLEX else "ipm")
+    method: Method = "simplex" if n_ways <= _SIMPLEX else "ipm"
     answer = linear_program(program, method, accuracy=_ACCURACY, seconds=seconds)
     fares = numpy.zeros(network.demand.size)
     fares[pairs] = answer.prices[:n_pairs]
