@@ -32,7 +32,7 @@ def cluster() -> Iterator[Any]:
     """Two workers, each a process that is started again when it dies."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs="CRITICAL"
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs="CRITICAL"
     ) as made:
         yield made
 
