@@ -339,3 +339,11 @@ def test_a_bound_for_schedules_of_trees_is_told_as_one(tmp_path):
     assert "2/3 = 0.666667 GB/s algbw: no schedule of trees is faster" in told
     shown = CliRunner().invoke(collc, ["synth", str(path), "-c", "allreduce", "--no-cache", "--json"]).stdout
     assert json.loads(shown)["witness"]["over"] == "schedules of trees"
+
+
+@pytest.mark.parametrize(("within", "algbw"), [("1", 150), ("9/10", 150), ("1/2", Fraction(600, 7))])
+def test_equal_shares_are_kept_where_they_are_within_the_share_asked_for(within, algbw):
+    """One of eight GPUs has half its links: 85.7 GB/s by equal shares, 150 by the linear program."""
+    problem = Problem(fabrics.half_box(), make_collective("allreduce", 8))
+    flow = ForestColl(within=Fraction(within)).run(problem)
+    assert cost.algbw(flow.time) == algbw

@@ -13,6 +13,7 @@ from collc import cost
 from collc.ir.collective import Problem, make_collective
 from collc.ir.topology import Topology
 from collc.synth.forestcoll import ForestColl
+from collc.synth.forestcoll.scale import scale
 
 FORESTCOLL = "ForestColl (arXiv:2402.06787), value of its published code on this fabric"
 CUT = "cut counted by hand"
@@ -51,6 +52,51 @@ def test_the_optimum_is_proven_and_reached(topology, algbw, source):
     assert flow.bound is not None
     assert flow.bound.algbw == algbw, source
     assert cost.algbw(flow.time) == algbw, source
+
+
+# Fabric, trees per rank asked for, k, U [trees per GB/s], greatest height; all as the published code has them.
+PUBLISHED: list[tuple[Topology, int | None, int, Fraction, int]] = [
+    (fabrics.a100(1), None, 1, Fraction(7, 300), 7),
+    (fabrics.a100(2), None, 13, Fraction(3, 5), 11),
+    (fabrics.a100(2), 1, 1, Fraction(7, 150), 8),
+    (fabrics.a100(4), None, 1, Fraction(3, 25), 19),
+    (fabrics.h100(2), None, 2, Fraction(3, 50), 11),
+    (fabrics.h100(2), 1, 1, Fraction(7, 225), 8),
+    (fabrics.h100(4), None, 10, Fraction(31, 50), 22),
+    (fabrics.mi250(1), None, 3, Fraction(7, 50), 14),
+    (fabrics.mi250(1), 1, 1, Fraction(3, 50), 10),
+    (fabrics.mi250(1), 2, 2, Fraction(1, 10), 12),
+    (fabrics.mi250(1), 4, 4, Fraction(1, 5), 12),
+    (fabrics.mi250(2), None, 83, Fraction(15, 2), 19),
+    (fabrics.mi250(2), 1, 1, Fraction(1, 10), 12),
+    (fabrics.mi250(2), 2, 2, Fraction(3, 16), 21),
+    (fabrics.mi250(2), 4, 4, Fraction(3, 8), 17),
+    (fabrics.ring(8), None, 2, Fraction(7), 7),
+    (fabrics.ring(8), 1, 1, Fraction(4), 4),
+    (fabrics.one_way_ring(8), None, 1, Fraction(7), 7),
+    (fabrics.star(8), None, 1, Fraction(7), 7),
+    (fabrics.torus(4, 4), None, 4, Fraction(15), 8),
+    (fabrics.torus(4, 4), 1, 1, Fraction(4), 7),
+    (fabrics.hypercube(4), None, 4, Fraction(15), 10),
+    (fabrics.hypercube(4), 1, 1, Fraction(4), 7),
+    (fabrics.twobox(), None, 1, Fraction(1), 4),
+    (fabrics.hetero3b(), None, 1, Fraction(2), 7),
+    (fabrics.hetero3(), None, 24, Fraction(5), 11),
+    (fabrics.hetero3(), 1, 1, Fraction(1, 4), 10),
+    (fabrics.hetero3(), 2, 2, Fraction(5, 12), 11),
+]
+
+
+@pytest.mark.parametrize(
+    ("topology", "asked", "k", "u", "height"), PUBLISHED, ids=[f"{row[0].name}-{row[1]}" for row in PUBLISHED]
+)
+def test_k_and_u_are_the_published_ones_and_no_tree_is_higher(topology, asked, k, u, height):
+    """Links carry U x bandwidth trees, k are rooted at each rank, so a slot takes U / k."""
+    problem = Problem(topology, make_collective("allgather", topology.n_ranks))
+    assert scale(problem, asked).trees[0] == k, FORESTCOLL
+    flow = ForestColl(trees_per_rank=asked).run(problem)
+    assert flow.time * topology.n_ranks == u / k, FORESTCOLL
+    assert cost.max_height(flow.trees) <= height, FORESTCOLL
 
 
 @pytest.mark.parametrize("topology", [row[0] for row in OPTIMA if row[0].is_symmetric], ids=lambda value: value.name)

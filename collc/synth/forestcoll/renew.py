@@ -54,7 +54,9 @@ def pack_low(instance: Instance) -> Packing:
         # An equal packing is another place to start from.
         if renewed is not None and _badness(instance, renewed) <= _badness(instance, best):
             best = renewed
-    return Packing.of(best)
+    # Copies of the greatest height led on; now only the height counts, and how many trees there are.
+    candidates.append(best)
+    return Packing.of(min(candidates, key=lambda trees: _badness(instance, trees)[::2]))
 
 
 def _attempts(instance: Instance, least: int) -> list[tuple[Packed, ...]]:
