@@ -281,6 +281,20 @@ def test_levels_and_failed_links_are_exact(text, dropped, algbw, symmetric, monk
     assert cost.algbw(flow.time) == algbw
 
 
+def test_the_last_trees_are_found_where_no_two_hosts_are_alike():
+    """In each host one link is wider by a factor of its own, of no use; that left the last tree to chance, in vain."""
+    topology = load("dgx-a100:hosts=64")
+    factor = {f"h{host}.gpu0": host + 2 for host in range(64)}
+    links = [
+        replace(link, bandwidth=link.bandwidth * factor[link.src])
+        if link.dst == link.src.replace("gpu0", "nic0")
+        else link
+        for link in topology.links
+    ]
+    flow = verify.check(ForestColl().run(problem(replace(topology, links=tuple(links)))))
+    assert flow.is_optimal
+
+
 def test_output_is_the_same_under_any_hash_seed():
     code = (
         "from collc.topology import load\n"

@@ -27,6 +27,8 @@ from collc.synth.forestcoll.sets import TightSets
 
 # Sets learned from one root before its tree is tried with half as many copies.
 _PATIENCE = 6
+# Batches in a row that brought no progress, after which each hop is made sure of.
+_STALE = 6
 # Costs of depth with which symmetry is tried again from fewer trees, one after the other, before it is given up.
 _SYMMETRIC_COSTS = (8, 0, 1, 4, 16, 2, 3, 8, 0, 1, 4, 16)
 # Labels mended in one search: many, per vertex, for lower trees where trees or vertices are few; few, since the next
@@ -149,16 +151,21 @@ class _Packer:
     def run(self) -> bool:
         """Batches of trees; each that passes doubles the next. Whether all could be packed."""
         batch, misses = 1, 0
+        fewest, stale = sum(self.trees), 0
         while sum(self.trees):
             if self.effort is not None and self.passes > self.effort:
                 return False
             before, families = len(self.done), self.sets.n_families
+            if stale > _STALE and self.group.order == 1:
+                self._grow_surely(misses)
             while sum(self.trees) and len(self.done) < before + batch and self._grow(misses):
                 pass
             grown = len(self.done) - before
             self._take_back()
             kept = len(self.done) - before
             misses = 0 if kept else misses + 1
+            stale = 0 if sum(self.trees) < fewest else stale + 1
+            fewest = min(fewest, sum(self.trees))
             if self.group.order > 1 and not kept and self.sets.n_families == families and not self._go_back():
                 return not sum(self.trees)
             batch = 2 * batch if kept == grown > 0 else max(1, kept)
@@ -242,6 +249,46 @@ class _Packer:
         self._lay(root)
         return True
 
+    def _grow_surely(self, misses: int) -> None:
+        """Add a tree after which the rest can be packed: of one that breaks a set, the hops before that are kept."""
+        root = self._next_root()
+        copies = self._next_copies(misses)
+        paths: list[list[int]] = []
+        while True:
+            self._start(root, copies, paths)
+            is_whole = self.kernel.advance(self.tree, self.sets.arrays, self.instance.n_ranks)
+            violated = self._violated(self._reached(), copies)
+            if not violated and is_whole:
+                self._lay(root)
+                return
+            hops = self._undo(root, copies)
+            if violated:
+                self._learn(violated)
+                paths = self._sound(root, copies, len(paths), hops)
+            elif copies > 1:
+                copies, paths = copies // 2, hops
+            else:
+                self._start(root, copies, hops)
+                self._extend_by_trial()
+                paths = self._undo(root, copies)
+
+    def _sound(self, root: int, copies: int, low: int, hops: list[list[int]]) -> list[list[int]]:
+        """As many of the first hops as the rest can be packed with, `low` at least."""
+        high = len(hops)
+        while high - low > 1:
+            self._start(root, copies, ())
+            # Sets learned meanwhile may refuse a hop.
+            middle = (low + high) // 2
+            taken = next((at for at, hop in enumerate(hops[:middle]) if not self._takes(hop)), middle)
+            violated = self._violated(self._reached(), copies)
+            self._undo(root, copies)
+            if violated:
+                self._learn(violated)
+                high = taken
+            else:
+                low, high = taken, high if taken == middle else taken + 1
+        return hops[:low]
+
     def _halve(self, root: int, copies: int) -> bool:
         while copies > 1:
             copies //= 2
@@ -260,10 +307,13 @@ class _Packer:
         for path in paths:
             self._take(path)
 
-    def _take(self, path: Sequence[int]) -> None:
+    def _takes(self, path: Sequence[int]) -> bool:
         for at, arc in enumerate(path):
             self.tree.path[at] = arc
-        if not self.kernel.take(self.tree, self.sets.arrays, self.instance.n_ranks, len(path)):
+        return bool(self.kernel.take(self.tree, self.sets.arrays, self.instance.n_ranks, len(path)))
+
+    def _take(self, path: Sequence[int]) -> None:
+        if not self._takes(path):
             raise RuntimeError("a path that was tested is not allowed")
 
     def _root(self, root: int, copies: int) -> None:

@@ -55,8 +55,7 @@ def pack_low(instance: Instance) -> Packing:
         if renewed is not None and _badness(instance, renewed) <= _badness(instance, best):
             best = renewed
     # Copies of the greatest height led on; now only the height counts, and how many trees there are.
-    candidates.append(best)
-    return Packing.of(min(candidates, key=lambda trees: _badness(instance, trees)[::2]))
+    return Packing.of(min([*candidates, best], key=lambda trees: _badness(instance, tuple(trees))[::2]))
 
 
 def _attempts(instance: Instance, least: int) -> list[tuple[Packed, ...]]:
