@@ -21,8 +21,8 @@ from collc.ir.topology import Topology
 from collc.topology import dumps_yaml, load
 
 # CPU seconds and greatest height of the published Python program, where it was run to its end.
-PUBLISHED = {"dgx-a100:hosts=2": "9.0, 11", "dgx-a100:hosts=4": "87, 19", "dgx-a100:hosts=8": "1051, 36",
-             "mi250:hosts=2": "69, 19", "mi250:hosts=4": "748, 41"}  # fmt: skip
+PUBLISHED = {"dgx-a100:hosts=2": "5.6, 11", "dgx-a100:hosts=4": "87, 19", "dgx-a100:hosts=8": "1051, 36",
+             "mi250:hosts=2": "42, 19", "mi250:hosts=4": "748, 41"}  # fmt: skip
 # Machine -> hosts at most, GPUs in a host, the link that is widened, bandwidth per host of the network [GB/s].
 MACHINES = {
     "dgx-a100": (128, 8, ("gpu0", "nic0"), 200),
@@ -47,7 +47,8 @@ def run(*arguments: str) -> Run:
         stderr=subprocess.DEVNULL,
     )
     assert process.stdout is not None
-    text = process.stdout.read()
+    with process.stdout:
+        text = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
