@@ -177,6 +177,22 @@ def test_more_steps_are_given_up_where_time_runs_out(monkeypatch):
     assert (schedule.n_steps, total(schedule)) == (2, 8)
 
 
+def test_a_bound_is_left_where_its_program_takes_too_long(monkeypatch):
+    def late(*_):
+        raise BudgetError("late")
+
+    monkeypatch.setattr(tsmcf._master.Master, "solve", late)
+    schedule = Tsmcf().run(alltoall(fabrics.torus(3, 3)))
+    verify.check(schedule)
+    assert schedule.bound == cost.bound(alltoall(fabrics.torus(3, 3)))
+
+
+def test_a_solver_that_is_too_slow_says_who_is_not(monkeypatch):
+    monkeypatch.setattr(tsmcf.deadline, "time_left", lambda: 1e-9)
+    with pytest.raises(BudgetError, match="-s mcf takes less time"):
+        Tsmcf().run(alltoall(fabrics.dgx1()))
+
+
 @pytest.mark.parametrize(
     ("topology", "chunks", "cut", "kept"),
     [

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from collc import deadline
+from collc import cost, deadline
 from collc.cost import HOP_LATENCY, steps_time
 from collc.errors import BudgetError, InfeasibleError, InputError, UnsupportedError
 from collc.ir.collective import Problem
@@ -113,7 +113,7 @@ class Tsmcf:
             choice = range(fewest, fewest + _MORE_STEPS + 1)
         first = Layers.of(network, choice[0], translations, found)
         _check_size(first)
-        bound = _bound(network, translations)
+        bound = _bound(problem, network, translations)
         least = bound.time * network.unit * network.size if bound else None
         best = program.solve(first, least, _time_left())
         for n_steps in choice[1:]:
@@ -138,15 +138,19 @@ def _check_size(layers: Layers) -> None:
 
 
 def _time_left() -> float | None:
-    """Solvers do not hear a deadline; half of the time is left for what follows."""
+    """Solvers do not hear a deadline; each leaves half of the time for what follows."""
     left = deadline.time_left()
     return None if left is None else left / 2
 
 
-def _bound(network: Network, translations: Translations | None) -> Bound | None:
-    """What the prices of the program without steps prove of all schedules."""
+def _bound(problem: Problem, network: Network, translations: Translations | None) -> Bound | None:
+    """What the prices of the program without steps prove of all schedules, or cuts where time runs out."""
     plain = _master.Master(network, translations)
-    found = plain.solve("simplex" if network.n_links * len(plain.sources) <= _FEW_FLOWS else "ipm", _time_left())
+    method: Literal["simplex", "ipm"] = "simplex" if network.n_links * len(plain.sources) <= _FEW_FLOWS else "ipm"
+    try:
+        found = plain.solve(method, _time_left())
+    except BudgetError:
+        return cost.bound(problem)
     return _exact.certify(network, found.prices, alike=translations is not None)
 
 

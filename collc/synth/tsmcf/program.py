@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from collc.errors import BudgetError
 from collc.solve import LinearProgram, linear_program
 from collc.synth.tsmcf.layers import Layers
 
@@ -125,7 +126,10 @@ def solve(layers: Layers, bound: Fraction | None, seconds: float | None) -> Flui
         values=entries.values.astype(float),
     )
     # Inside the optimal face the steps' times leave room on all sides, which makes the flow easier to make whole.
-    values = linear_program(program, "ipm", seconds=seconds).values
+    try:
+        values = linear_program(program, "ipm", seconds=seconds).values
+    except BudgetError as error:
+        raise BudgetError(f"tsmcf: {error}; -s mcf takes less time") from None
     times = values[n_flows:]
     return Fluid(layers, _near(float(times.sum()), bound), times, values[:n_flows].clip(0))
 

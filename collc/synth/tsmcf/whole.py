@@ -27,8 +27,8 @@ _MOST_PARTS = 16
 _POWERS = 5
 # Numbers of chunks with which a flow without loss is looked for.
 _TRIES = 2
-# How long the integer program is tried (deterministic time).
-_SECONDS = 1.0
+# How long the integer program is tried (deterministic time); longer where one source stands for all.
+_SECONDS, _SECONDS_ALIKE = 1.0, 4.0
 # Rounds of relief.
 _ROUNDS = 30
 # Times of steps are whole numbers of units of which at most so many make one.
@@ -164,9 +164,10 @@ def _by_program(fluid: Fluid, scale: int, slots: Fraction) -> Whole | None:
     rows.append(Row(least, times, most))
     supplies = (-layers.needs.min(axis=1) * scale)[layers.row].tolist()
     domains = [(0, supply) for supply in supplies] + [(0, most)] * layers.n_steps
+    seconds = _SECONDS if layers.translations is None else _SECONDS_ALIKE
     left = deadline.time_left()
     try:
-        values = integer_program(domains, rows, _SECONDS if left is None else min(_SECONDS, left / 4), times)
+        values = integer_program(domains, rows, seconds if left is None else min(seconds, left / 4), times)
     except BudgetError:
         return None
     if values is None:
