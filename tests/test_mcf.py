@@ -25,6 +25,7 @@ from collc.synth import _exact, _master, _symmetry
 from collc.synth._network import Network
 from collc.synth.forestcoll import ForestColl
 from collc.synth.mcf import Mcf, children, descent, extract
+from collc.topology import open_topology
 
 
 def design(family: str, **values: str) -> Topology:
@@ -99,6 +100,9 @@ def test_the_reference_rate(shared, name):
 
 MACHINES = [
     (fabrics.ring(8, 50), "50"),
+    (open_topology("mesh2d:dims=4x4").topology, "50"),
+    (open_topology("torus2d:dims=4x4").topology, "100"),
+    (open_topology("hypercube:dimension=4").topology, "100"),
     (fabrics.dgx1(), "75"),
     (fabrics.dgx1(2), "25/8"),
     (fabrics.a100(1), "2400/7"),
