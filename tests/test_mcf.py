@@ -305,10 +305,18 @@ def test_a_fabric_with_one_link_slowed_has_no_translations():
     assert_certified(Mcf().run(alltoall(other)))
 
 
-def test_a_demand_that_is_not_even_has_no_translations():
-    topology = fabrics.ring(4)
-    rows = [[0, 2, 1, 1], [1, 0, 1, 2], [1, 1, 0, 2], [2, 1, 1, 0]]
-    assert _symmetry.find(Network.of(Problem(topology, alltoallv(rows)))) is None
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0, 2, 1, 1], [1, 0, 1, 2], [1, 1, 0, 2], [2, 1, 1, 0]],
+        # Every rank has one partner; most get nothing.
+        [[0, 5, 0, 0, 0], [0, 0, 5, 0, 0], [5, 0, 0, 0, 0], [0, 0, 0, 0, 5], [0, 0, 0, 5, 0]],
+    ],
+)
+def test_a_demand_that_is_not_even_has_no_translations(rows):
+    problem = Problem(fabrics.ring(len(rows)), alltoallv(rows))
+    assert _symmetry.find(Network.of(problem)) is None
+    assert_certified(Mcf().run(problem))
 
 
 def test_one_source_has_the_optimum_of_all_sources():

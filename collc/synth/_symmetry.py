@@ -115,8 +115,8 @@ def _generated(steps: Array, some: Array) -> tuple[Array, Array] | None:
 
 def _keeps_demand(demand: Array, vertices: Array) -> bool:
     n = len(demand)
-    # Most often every rank sends as much to every other.
-    if ((demand == demand[0, -1]).sum(axis=1) >= n - 1).all() and not demand.diagonal().any():
+    # Most often every rank sends as much to every other, and nothing to itself.
+    if demand[0, -1] and ((demand == demand[0, -1]).sum(axis=1) == n - 1).all() and not demand.diagonal().any():
         return True
     return all((demand[image[:n]][:, image[:n]] == demand).all() for image in vertices)
 
