@@ -78,6 +78,8 @@ def synthesize(problem: Problem, name: str, options: Mapping[str, str], clock: C
         return Candidate(name, options, problem, _checked(synthesizer.run, problem, clock))
     # Something to fall back on; checking it tells how long checking takes.
     first = _checked(synthesizer.first, problem, clock)
+    if first.is_optimal:
+        return Candidate(name, options, problem, first)
     reserve = _CHECKS * clock.seconds["verify"]
     try:
         with deadline.within(max(0.0, (deadline.time_left() or 0.0) - reserve)):
@@ -146,7 +148,11 @@ def _asked(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, s
 def _ranked(found: list[Candidate], nbytes: int | None) -> dict[str, str]:
     """Put the best first; why the others are not."""
     found.sort(key=lambda candidate: candidate.time_us(nbytes))
-    return {other.label: _why_slower(found[0], other, nbytes) for other in found[1:]}
+    return {
+        other.label: _why_slower(found[0], other, nbytes)
+        + (f"; {OUT_OF_TIME}" if deadline.CUT_SHORT in other.made.notes else "")
+        for other in found[1:]
+    }
 
 
 def _variants(first: Candidate, request: Request, clock: Clock) -> Iterator[Candidate]:

@@ -21,6 +21,12 @@ def time_left() -> float | None:
     return None if ends is None else max(0.0, ends - monotonic())
 
 
+def half_left() -> float | None:
+    """Half of that: what a solver gets that does not hear of deadlines, and what follows it has the rest."""
+    left = time_left()
+    return None if left is None else left / 2
+
+
 def check() -> None:
     """Stop here where there is no time left.
 

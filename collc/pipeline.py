@@ -90,7 +90,8 @@ def compile_request(request: Request, clock: Clock) -> Outcome:
     lowered = [_lower_first(part, target, clock, passed_over) for one in found for part in _parts(one, target)]
     files = _emit(lowered, target, clock)
     best = lowered[-1][0]
-    notes = dict.fromkeys([*remarks, *best.made.notes, *(note for file in files for note in _notes(file, target))])
+    of_schedules = [*best.made.notes, *(note for candidate, _ in lowered for note in candidate.made.notes)]
+    notes = dict.fromkeys([*remarks, *of_schedules, *(note for file in files for note in _notes(file, target))])
     return Outcome(best, passed_over, files, tuple(notes), clock.seconds)
 
 

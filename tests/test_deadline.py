@@ -14,15 +14,18 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from collc import deadline, progress, verify
+from collc import choose, deadline, progress, verify
 from collc.cli import collc, progress_line
 from collc.design.families import build
 from collc.design.wiring import topology_of
 from collc.errors import BudgetError
 from collc.ir.collective import Problem, make_collective
 from collc.ir.topology import Topology
+from collc.request import Clock
+from collc.synth._master import Master
 from collc.synth._network import Network
-from collc.synth.mcf import Mcf, children, descent
+from collc.synth.mcf import Mcf, children, columns, descent, paths
+from collc.synth.tsmcf import Tsmcf
 from collc.topology import dumps_yaml
 
 
@@ -94,6 +97,64 @@ def test_a_search_that_a_deadline_ends_says_so_and_is_not_remembered(fabric, mon
     shown = synth(fabric, "--time-limit", "300")
     assert deadline.CUT_SHORT in shown["warnings"]
     assert not synth(fabric, "--time-limit", "300")["cached"]
+
+
+def test_columns_that_a_deadline_ends_say_so(monkeypatch):
+    real, calls = paths.solve, []
+
+    def solve(*asked):
+        calls.append(asked)
+        if len(calls) > 1:
+            raise BudgetError("late")
+        return real(*asked)
+
+    monkeypatch.setattr(paths, "solve", solve)
+    monkeypatch.setattr(columns.descent, "solve", lambda network, within: (descent.Descent(network).found, False))
+    flow = Mcf(method="columns").run(Problem(kautz(20), make_collective("alltoall", 20)))
+    verify.check(flow)
+    assert flow.notes == (deadline.CUT_SHORT,)
+
+
+@pytest.mark.parametrize("seconds", [None, 1000])
+def test_descent_in_place_of_a_program_is_cut_short_only_by_a_deadline(monkeypatch, seconds):
+    monkeypatch.setattr(Master, "solve", out_of_time)
+    with deadline.within(seconds):
+        flow = Mcf().run(Problem(kautz(20), make_collective("alltoall", 20)))
+    assert (deadline.CUT_SHORT in flow.notes) == (seconds is not None)
+
+
+@pytest.mark.parametrize("seconds", [None, 1000])
+def test_steps_whose_bound_a_deadline_leaves_out_say_so(monkeypatch, seconds):
+    monkeypatch.setattr(Master, "solve", out_of_time)
+    with deadline.within(seconds):
+        made = Tsmcf().run(Problem(kautz(8), make_collective("alltoall", 8)))
+    assert (deadline.CUT_SHORT in made.notes) == (seconds is not None)
+
+
+def test_whole_chunks_for_which_time_is_short_say_so():
+    """Of a whole that loses something, and of none that does not."""
+    problem = Problem(kautz(16), make_collective("alltoall", 16))
+    with deadline.within(3):
+        assert deadline.CUT_SHORT in Tsmcf(chunks=1).run(problem).notes
+    with deadline.within(1000):
+        assert deadline.CUT_SHORT not in Tsmcf(chunks=1).run(problem).notes
+
+
+def test_a_loser_that_a_deadline_cut_short_might_have_won():
+    """So the result is not remembered, though its winner took all the time it wanted."""
+    problem = Problem(kautz(12), make_collective("alltoall", 12))
+    best, other = Mcf().run(problem), Mcf().first(problem)
+    found = [choose.Candidate(name, {}, problem, made) for name, made in (("late", other), ("best", best))]
+    assert choose._ranked(found, None)["late"].endswith(f"; {choose.OUT_OF_TIME}")
+
+
+def test_a_first_schedule_that_is_optimal_is_not_made_again(monkeypatch):
+    fabric = topology_of(build("complete", {"n": "6"}), Fraction(1), Fraction(0))
+    monkeypatch.setattr(Mcf, "run", out_of_time)
+    with deadline.within(1000):
+        found = choose.synthesize(Problem(fabric, make_collective("alltoall", 6)), "mcf", {}, Clock())
+    assert found.made.is_optimal
+    assert found.made.notes == ()
 
 
 def test_the_search_leaves_time_for_what_follows():

@@ -125,7 +125,7 @@ def test_random_fabrics_are_served(topology, name, seed):
 def _fluid(problem: Problem) -> Fraction:
     """The time of the linear program in the same steps, to the accuracy of the solver."""
     network = tsmcf.Network.of(problem)
-    _, fluid = Tsmcf()._best(problem, network, None)
+    _, fluid, _ = Tsmcf()._best(problem, network, None)
     return fluid.slots / network.unit / network.size
 
 
@@ -167,10 +167,10 @@ def test_what_is_too_large_is_left_to_mcf(monkeypatch):
 def test_more_steps_are_given_up_where_time_runs_out(monkeypatch):
     topology, real = design("genkautz", degree="4", n="16"), tsmcf.program.solve
 
-    def solve(some, bound, seconds):
+    def solve(some, bound):
         if some.n_steps > 2:
             raise BudgetError("late")
-        return real(some, bound, seconds)
+        return real(some, bound)
 
     monkeypatch.setattr(tsmcf.program, "solve", solve)
     schedule = Tsmcf().run(alltoall(topology))
@@ -233,7 +233,7 @@ def test_all_ranks_do_what_rank_0_does_where_they_look_the_same():
     network = tsmcf.Network.of(alltoall(fabrics.torus(4, 4)))
     found = layers.hops(network)
     times = [
-        tsmcf.program.solve(layers.Layers.of(network, 4, some, found), None, None).slots
+        tsmcf.program.solve(layers.Layers.of(network, 4, some, found), None).slots
         for some in (None, tsmcf._symmetry.find(network))
     ]
     assert times == [8, 8]

@@ -126,7 +126,9 @@ def _result(topology: str, given: dict[str, Any], code: str | None) -> tuple[dic
 
         shown, files = compile_asked(asked, topology, given)
         # What a deadline cut short must not be what later runs get.
-        cut_short = OUT_OF_TIME in shown["passed_over"].values() or CUT_SHORT in shown["warnings"]
+        cut_short = CUT_SHORT in shown["warnings"] or any(
+            why.endswith(OUT_OF_TIME) for why in shown["passed_over"].values()
+        )
         if name is not None and not cut_short:
             cache.write(name, {"report": shown, "files": files})
     # A fabric read from another file is the same fabric, but what reading it brought up may differ.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from collc import deadline
 from collc.errors import BudgetError, InfeasibleError
 from collc.solve import LinearAnswer, LinearProgram, Method, linear_program
 from collc.synth._network import Network
@@ -57,14 +58,14 @@ class Master:
             self._times = network.n_ranks / numpy.bincount(self._group_of)[self._group_of]
         self._program = _program(network, self.sources, self._group_of, self._times)
 
-    def solve(self, method: Method, seconds: float | None = None) -> Fractional:
+    def solve(self, method: Method) -> Fractional:
         """An optimal flow with its prices.
 
         Raises:
             InfeasibleError: some rank cannot be reached.
-            BudgetError: the solver came to no answer, or not in so many seconds.
+            BudgetError: the solver came to no answer, or not in half of the time left.
         """
-        answer = linear_program(self._program, method, seconds=seconds)
+        answer = linear_program(self._program, method, seconds=deadline.half_left())
         prices = (-answer.prices[len(self.sources) * self._network.n_vertices :]).clip(0)
         return Fractional(self.sources, self._flows(answer), prices[self._group_of] * self._times)
 
@@ -83,7 +84,7 @@ class Master:
             highs=numpy.append(self._program.highs[:-1], slots),
         )
         try:
-            answer = linear_program(program, "simplex")
+            answer = linear_program(program, "simplex", seconds=deadline.half_left())
         except (InfeasibleError, BudgetError):  # by a hair's breadth: the optimum is a rounded number
             return found
         return replace(found, flows=self._flows(answer))

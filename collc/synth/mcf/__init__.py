@@ -8,7 +8,6 @@ network -> translations -> _master (a linear program) or descent (large fabrics)
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -124,7 +123,7 @@ class Mcf:
         found = descent.Descent(network).found
         ways = extract.ways_of(network, found.sources, found.flows.round().astype(int), 1)
         made = extract.schedule(problem, network, ways, 1, _exact.certify(network, found.prices))
-        return replace(made, notes=(deadline.CUT_SHORT,))
+        return made if made.is_optimal else replace(made, notes=(deadline.CUT_SHORT,))
 
     def details(self, problem: Problem) -> dict[str, Any]:
         """What limits the problem, side by side."""
@@ -136,16 +135,20 @@ class Mcf:
             return *paths.whole(network, table, rates), _exact.certify(network, prices), False
         if self.method != "auto":
             return self._by(self.method, network, translations)
+        is_late = False
         if (method := _exact_method(network, translations)) is not None:
             # A solver that comes to no answer in its part of the time leaves the rest for descent.
-            with suppress(BudgetError):
+            try:
                 return self._by(method, network, translations)
-        return self._by("descent", network, None)
+            except BudgetError:
+                is_late = deadline.time_left() is not None
+        ways, scale, bound, is_cut_short = self._by("descent", network, None)
+        return ways, scale, bound, is_cut_short or is_late
 
     def _by(self, method: _Method, network: Network, translations: Translations | None) -> _Found:
         if method == "columns":
-            table, rates, prices = columns.solve(network, _EXACT)
-            return *paths.whole(network, table, rates.rates), _exact.certify(network, prices), False
+            table, rates, prices, is_cut_short = columns.solve(network, _EXACT)
+            return *paths.whole(network, table, rates.rates), _exact.certify(network, prices), is_cut_short
         if method == "descent":
             parts = min(_MOST_PARTS, max(2, _UNITS // network.n_ranks))
             scale = max(1, parts // int(network.demand.max()))
@@ -155,10 +158,8 @@ class Mcf:
 
             found, is_cut_short = descent.solve(network, float(self.within), finish)
             return finish(found), scale, _exact.certify(network, found.prices), is_cut_short
-        # Solvers do not hear a deadline.
-        left = deadline.time_left()
         program = _master.Master(network, translations)
-        found = program.solve(method, None if left is None else left / 2)
+        found = program.solve(method)
         bound = _exact.certify(network, found.prices, alike=translations is not None)
         if method == "simplex" and bound is not None:
             found = program.shortened(found, float(bound.time * network.unit * network.size))

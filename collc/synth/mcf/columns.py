@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from collc import deadline, progress
+from collc import progress
 from collc.errors import BudgetError
 from collc.synth._network import Network
 from collc.synth.mcf import children, descent, extract, paths, pricing
@@ -26,8 +26,8 @@ _PARTS = 8
 _CHEAPER = 1e-9
 
 
-def solve(network: Network, within: float) -> tuple[Table, Rates, Array]:
-    """Ways, the best rates on them, and the prices that bound all schedules best.
+def solve(network: Network, within: float) -> tuple[Table, Rates, Array, bool]:
+    """Ways, the best rates on them, the prices that bound all schedules best, and whether a deadline ended the search.
 
     Args:
         within: gap at which the search ends; it ends too where no way is cheaper than what its pair pays.
@@ -41,13 +41,12 @@ def solve(network: Network, within: float) -> tuple[Table, Rates, Array]:
     table = Table.of_ways(extract.ways_of(network, rough.sources, flows, _PARTS))
     found, prices, most = None, rough.prices, 0.0
     while True:
-        left = deadline.time_left()
         try:
-            rates = paths.solve(network, table, seconds=None if left is None else left / 2)
+            rates = paths.solve(network, table)
         except BudgetError:
             if found is None:
                 raise
-            return *found, prices
+            return *found, prices, True
         found = table, rates
         fares, links = pricing.trees(network, rates.prices, rough.sources)
         fares = fares[: network.n_ranks].T
@@ -59,10 +58,10 @@ def solve(network: Network, within: float) -> tuple[Table, Rates, Array]:
         if most:
             progress.report(f"mcf: within {rates.time / most - 1:.2%} of the bound")
         if rates.time <= most * (1 + within) or not wanted.any():
-            return *found, prices
+            return *found, prices, False
         larger = Table.of([table.rows, cheapest_ways(network, rough.sources, links, wanted)])
         if len(larger.rows) == len(table.rows):
-            return *found, prices
+            return *found, prices, False
         table = larger
 
 

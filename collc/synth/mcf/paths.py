@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from collc import workers
+from collc import deadline, workers
 from collc.errors import InfeasibleError
 from collc.solve import LinearProgram, Method, disjoint_flow, linear_program
 from collc.synth import _exact
@@ -112,14 +112,14 @@ class Rates:
     fares: Array
 
 
-def solve(network: Network, table: Table, *, seconds: float | None = None, fixed: Array | None = None) -> Rates:
+def solve(network: Network, table: Table, *, fixed: Array | None = None) -> Rates:
     """The best rates on these ways alone, for the pairs that have some.
 
     Args:
         fixed: by link, what other pairs put on it [slots].
 
     Raises:
-        BudgetError: the solver came to no answer, or not in so many seconds.
+        BudgetError: the solver came to no answer, or not in half of the time left.
     """
     import numpy
 
@@ -138,7 +138,7 @@ def solve(network: Network, table: Table, *, seconds: float | None = None, fixed
         values=numpy.concatenate([numpy.ones(n_ways + len(table.links)), -network.bandwidths.astype(float)]),
     )
     method: Method = "simplex" if n_ways <= _SIMPLEX else "ipm"
-    answer = linear_program(program, method, accuracy=_ACCURACY, seconds=seconds)
+    answer = linear_program(program, method, accuracy=_ACCURACY, seconds=deadline.half_left())
     fares = numpy.zeros(network.demand.size)
     fares[pairs] = answer.prices[:n_pairs]
     return Rates(
@@ -157,17 +157,24 @@ def whole(network: Network, table: Table, rates: Array) -> tuple[Ways, int]:
     demand = network.demand.ravel()[pairs]
     if nice := _exact.common_denominator(rates):
         units = numpy.rint(rates * nice).astype(numpy.int64)
-        if (numpy.bincount(which, units, len(pairs)) == demand * nice).all():
+        if (_sums(which, units) == demand * nice).all():
             return table.with_units(units), nice
     scale = children.fine_scale(network)
-    units = numpy.floor(rates * (demand / numpy.bincount(which, rates, len(pairs)))[which] * scale).astype(numpy.int64)
-    totals = numpy.zeros(len(pairs), dtype=numpy.int64)
-    numpy.add.at(totals, which, units)
+    units = numpy.floor(rates * (demand / numpy.bincount(which, rates))[which] * scale).astype(numpy.int64)
     # What rounding down left over, or up to a unit too much, goes to the first of a pair's widest ways.
     order = numpy.lexsort((numpy.arange(len(units)), -units, which))
     widest = order[numpy.searchsorted(which[order], numpy.arange(len(pairs)))]
-    units[widest] += demand * scale - totals
+    units[widest] += demand * scale - _sums(which, units)
     return table.with_units(units), scale
+
+
+def _sums(which: Array, units: Array) -> Array:
+    """By pair, the sum of whole units; in floating point it would be rounded."""
+    import numpy
+
+    totals: Array = numpy.zeros(int(which.max(initial=-1)) + 1, dtype=numpy.int64)
+    numpy.add.at(totals, which, units)
+    return totals
 
 
 # --- sets ----------------------------------------------------------------------------------------

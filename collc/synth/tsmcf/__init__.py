@@ -85,10 +85,13 @@ class Tsmcf:
             raise InfeasibleError("data must move, and there are no links")
         most = self._most_parts(problem)
         translations = _symmetry.find(network)
-        bound, fluid = self._best(problem, network, translations)
+        bound, fluid, is_late = self._best(problem, network, translations)
         found = whole.made_whole(fluid, most, self.chunks)
         made = _schedule(problem, sends_of(found, problem.collective), found.scale, bound)
-        return _told(made, fluid.slots / network.unit / network.size, found.scale)
+        made = _told(made, fluid.slots / network.unit / network.size, found.scale)
+        if is_late or (made.notes and whole.is_pressed(fluid.layers)):
+            made = replace(made, notes=(*made.notes, deadline.CUT_SHORT))
+        return made
 
     def _most_parts(self, problem: Problem) -> int:
         """What a slot may be cut into."""
@@ -99,8 +102,8 @@ class Tsmcf:
 
     def _best(
         self, problem: Problem, network: Network, translations: Translations | None
-    ) -> tuple[Bound | None, Fluid]:
-        """The bound, and the fluid flow in the steps that are asked for, or best."""
+    ) -> tuple[Bound | None, Fluid, bool]:
+        """The bound, the fluid flow in the steps that are asked for, or best, and whether a deadline left any out."""
         found = hops(network)
         fewest, src, dst = least_steps(network, found)
         if isinstance(self.steps, int):
@@ -113,20 +116,23 @@ class Tsmcf:
             choice = range(fewest, fewest + _MORE_STEPS + 1)
         first = Layers.of(network, choice[0], translations, found)
         _check_size(first)
-        bound = _bound(problem, network, translations)
+        bound, is_late = _bound(problem, network, translations)
         least = bound.time * network.unit * network.size if bound else None
-        best = program.solve(first, least, _time_left())
+        best = program.solve(first, least)
         for n_steps in choice[1:]:
             if best.slots == least:
                 break
             layers = Layers.of(network, n_steps, translations, found)
             try:
                 _check_size(layers)
-                other = program.solve(layers, least, _time_left())
-            except (BudgetError, UnsupportedError):
+                other = program.solve(layers, least)
+            except UnsupportedError:
+                break
+            except BudgetError:
+                is_late = is_late or deadline.time_left() is not None
                 break
             best = min(best, other, key=lambda fluid: _predicted(problem, network, fluid))
-        return bound, best
+        return bound, best, is_late
 
 
 def _check_size(layers: Layers) -> None:
@@ -137,21 +143,15 @@ def _check_size(layers: Layers) -> None:
         )
 
 
-def _time_left() -> float | None:
-    """Solvers do not hear a deadline; each leaves half of the time for what follows."""
-    left = deadline.time_left()
-    return None if left is None else left / 2
-
-
-def _bound(problem: Problem, network: Network, translations: Translations | None) -> Bound | None:
-    """What the prices of the program without steps prove of all schedules, or cuts where time runs out."""
+def _bound(problem: Problem, network: Network, translations: Translations | None) -> tuple[Bound | None, bool]:
+    """What the prices of the program without steps prove of all schedules; or cuts, where a deadline is too near."""
     plain = _master.Master(network, translations)
     method: Literal["simplex", "ipm"] = "simplex" if network.n_links * len(plain.sources) <= _FEW_FLOWS else "ipm"
     try:
-        found = plain.solve(method, _time_left())
+        found = plain.solve(method)
     except BudgetError:
-        return cost.bound(problem)
-    return _exact.certify(network, found.prices, alike=translations is not None)
+        return cost.bound(problem), deadline.time_left() is not None
+    return _exact.certify(network, found.prices, alike=translations is not None), False
 
 
 def _predicted(problem: Problem, network: Network, fluid: Fluid) -> tuple[Fraction, int]:

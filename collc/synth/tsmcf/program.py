@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from collc import deadline
 from collc.errors import BudgetError
 from collc.solve import LinearProgram, linear_program
 from collc.synth.tsmcf.layers import Layers
@@ -101,15 +102,14 @@ def rows_of(layers: Layers, widths: Array) -> Rows:
     )
 
 
-def solve(layers: Layers, bound: Fraction | None, seconds: float | None) -> Fluid:
+def solve(layers: Layers, bound: Fraction | None) -> Fluid:
     """An optimal flow.
 
     Args:
         bound: no flow takes less [slots per unit of bandwidth].
-        seconds: of wall time, where there is a limit.
 
     Raises:
-        BudgetError: the solver came to no answer, or not in time.
+        BudgetError: the solver came to no answer, or not in half of the time left.
     """
     import numpy
 
@@ -127,7 +127,7 @@ def solve(layers: Layers, bound: Fraction | None, seconds: float | None) -> Flui
     )
     # Inside the optimal face the steps' times leave room on all sides, which makes the flow easier to make whole.
     try:
-        values = linear_program(program, "ipm", seconds=seconds).values
+        values = linear_program(program, "ipm", seconds=deadline.half_left()).values
     except BudgetError as error:
         raise BudgetError(f"tsmcf: {error}; -s mcf takes less time") from None
     times = values[n_flows:]

@@ -164,15 +164,26 @@ def _by_program(fluid: Fluid, scale: int, slots: Fraction) -> Whole | None:
     rows.append(Row(least, times, most))
     supplies = (-layers.needs.min(axis=1) * scale)[layers.row].tolist()
     domains = [(0, supply) for supply in supplies] + [(0, most)] * layers.n_steps
-    seconds = _SECONDS if layers.translations is None else _SECONDS_ALIKE
-    left = deadline.time_left()
     try:
-        values = integer_program(domains, rows, seconds if left is None else min(seconds, left / 4), times)
+        values = integer_program(domains, rows, min(_seconds(layers)), times)
     except BudgetError:
         return None
     if values is None:
         return None
     return Whole(layers, _shortened(layers, numpy.array(values[:n_flows], dtype=numpy.int64), scale), scale)
+
+
+def _seconds(layers: Layers) -> tuple[float, float]:
+    """How long an integer program is tried, and how long it may be at most if there is a deadline."""
+    left = deadline.time_left()
+    wanted = _SECONDS if layers.translations is None else _SECONDS_ALIKE
+    return wanted, wanted if left is None else left / 4
+
+
+def is_pressed(layers: Layers) -> bool:
+    """Whether a deadline leaves an integer program less than its time by now."""
+    wanted, most = _seconds(layers)
+    return most < wanted
 
 
 def _shortened(layers: Layers, room: Array, scale: int) -> Array:
