@@ -7,11 +7,16 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from collc.ir.topology import Link, Topology
 
 SHARED = Path(__file__).parents[2] / "shared"
 GOLDEN = Path(__file__).parent / "golden"
+
+# How long drawing an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("collc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("collc")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
