@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collc.deadline import time_left, within
-from collc.errors import BudgetError, CollcError
+from collc.errors import BudgetError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -93,7 +93,10 @@ def hired(jobs: int, engine: str | None = None) -> Iterator[Workers]:
 
 
 class Processes(Workers):
-    """Processes of this machine, started when they are first needed."""
+    """Processes of this machine, started when they are first needed.
+
+    Whoever takes an answer may ask for another map before the next one; what is busy is left to its own.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -109,6 +112,7 @@ class Processes(Workers):
 
         if self._shared is not shared:
             self._shared, self._packed = shared, pickle.dumps(shared)
+        packed = self._packed
         waiting = deque(enumerate(items))
         deaths: dict[int, int] = {}
         answers: dict[int, tuple[bool, Any]] = {}
@@ -118,11 +122,12 @@ class Processes(Workers):
             while waiting or busy or answers:
                 while waiting and len(busy) < self.count:
                     number, item = waiting.popleft()
-                    member = self._idle(busy)
+                    member = self._idle()
+                    member.is_busy = True
                     busy[member.connection] = member, number, item
                     # One that died at rest shows it when its answer is read.
                     with suppress(BrokenPipeError):
-                        member.give(self._packed, function, item)
+                        member.give(packed, function, item)
                 for ready in wait(list(busy)):
                     member, number, item = busy.pop(ready)
                     try:
@@ -146,9 +151,9 @@ class Processes(Workers):
             for member, _, _ in busy.values():
                 self._drop(member)
 
-    def _idle(self, busy: dict[Any, tuple[_Member, int, Any]]) -> _Member:
+    def _idle(self) -> _Member:
         for member in self._members:
-            if member.connection not in busy:
+            if not member.is_busy:
                 return member
         self._members.append(_Member())
         return self._members[-1]
@@ -164,7 +169,11 @@ class Processes(Workers):
 
 
 class _Member:
-    """A process and the connection to it."""
+    """A process and the connection to it.
+
+    Attributes:
+        is_busy: whether its answer is waited for.
+    """
 
     def __init__(self) -> None:
         from multiprocessing import get_context
@@ -175,6 +184,7 @@ class _Member:
         self._process.start()
         theirs.close()
         self._packed = b""
+        self.is_busy = False
 
     def give(self, packed: bytes, function: object, item: object) -> None:
         """Start on an item.
@@ -189,6 +199,7 @@ class _Member:
     def answer(self) -> tuple[bool, Any]:
         """Whether it succeeded, and the answer or the error; waits for that."""
         succeeded, value = self.connection.recv()
+        self.is_busy = False
         return succeeded, value
 
     def end(self) -> None:
@@ -211,6 +222,6 @@ def _serve(connection: Connection) -> None:
             try:
                 with within(seconds):
                     answer = True, function(shared, item)
-            except CollcError as error:
+            except Exception as error:
                 answer = False, error
             connection.send(answer)

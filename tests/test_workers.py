@@ -115,6 +115,18 @@ def test_what_a_worker_refuses_is_raised_here():
         list(team.map(refused, None, range(3)))
 
 
+def test_what_is_wrong_in_a_worker_is_raised_here_too():
+    with workers.hired(2) as team, pytest.raises(TypeError):
+        list(team.map(plus, 1, ["one"]))
+
+
+def test_a_map_may_be_asked_for_between_the_answers_of_another():
+    with workers.hired(2) as team:
+        found = [(answer, *team.map(plus, 1000, range(3))) for answer in team.map(plus, 100, range(6))]
+    assert found == [(100 + n, 1000, 1001, 1002) for n in range(6)]
+    assert multiprocessing.active_children() == []
+
+
 def test_workers_know_the_deadline_and_have_no_workers_of_their_own():
     with workers.hired(2) as team:
         with deadline.within(100):
