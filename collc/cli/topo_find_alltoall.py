@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collc.cli.topo_find import Workload
     from collc.design.find_alltoall import AllToAll
-    from collc.design.graph import Graph
     from collc.design.known import Known
 
 # Designs shown: of those whose optimum is known, and of those beside.
@@ -64,7 +63,7 @@ def _row(one: AllToAll, wanted: Workload) -> dict[str, Any]:
     graph = one.graph
     time, least = one.time, one.least
     if time is None and graph.n <= _MOST_SOLVED:
-        time, least = _solved(graph)
+        time, least = _solved(one)
     cost = eager_cost(graph)
     limit = bounds.alltoall_limit(graph.n, graph.degree)
     mean = sum((step * count for step, count in bounds.distance_counts(graph).items()), Fraction(0)) / (graph.n - 1)
@@ -91,15 +90,17 @@ def _row(one: AllToAll, wanted: Workload) -> dict[str, Any]:
     }
 
 
-def _solved(graph: Graph) -> tuple[Fraction, Fraction]:
+def _solved(one: AllToAll) -> tuple[Fraction, Fraction]:
     """(T that `-s mcf` reaches, T that it proves no schedule beats) [M/B]."""
-    from collc import registry
+    from collc.choose import synthesize
     from collc.design.wiring import topology_of
     from collc.ir.collective import Problem, make_collective
+    from collc.request import Clock
 
+    graph = one.graph
     topology = topology_of(graph, Fraction(1), Fraction(0))
-    flow = registry.load("synth", "mcf").run(Problem(topology, make_collective("alltoall", graph.n)))
-    return flow.time * graph.degree, flow.bound.time * graph.degree
+    made = synthesize(Problem(topology, make_collective("alltoall", graph.n)), "mcf", {}, Clock()).made
+    return made.time * graph.degree, made.bound.time * graph.degree if made.bound else one.least
 
 
 def table(shown: dict[str, Any], wanted: Workload) -> Iterator[str]:

@@ -21,6 +21,8 @@ from collc.ir.topology import Topology
 _MOST_CUT = 256
 # Ranks x links up to which ways are measured in time as well as in links.
 _MOST_WEIGHED = 2**23
+# Sums beyond are left to Python's own integers.
+_LARGE = 2**62
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def _moore(topology: Topology, demand: Demand) -> Limit:
     blocks = demand.pairs.copy()
     numpy.fill_diagonal(blocks, 0)
     blocks.sort(axis=1)
+    if int(blocks.sum(axis=1).max()) * int(hops[-1]) >= _LARGE:
+        blocks = blocks.astype(object)
     paid = sum(map(int, (blocks[:, :0:-1] * hops).sum(axis=1)))
     total = sum((link.bandwidth for link in topology.links), Fraction(0))
     return Limit("moore", demand.size * total / paid)

@@ -1,4 +1,4 @@
-"""The cheapest ways of all pairs of ranks at once, under prices on links: what their slots pay at least."""
+"""The cheapest ways from many ranks at once, under prices on links, and what the slots of all pairs pay at least."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
-# Ranks whose ways are measured at the same time.
+# Ranks whose ways are measured at the same time; their fares stay in the cache.
 _AT_ONCE = 128
 _LARGE = 2**62
 
@@ -35,9 +35,7 @@ def paid_by_pairs(topology: Topology, demand: Demand, prices: Mapping[tuple[str,
     apart = demand.pairs[~numpy.eye(n, dtype=bool)]
     if set(whole) == {1} and (apart == apart[0]).all():
         return int(apart[0]) * _hops(len(index), tails, heads, n)
-    # Sums of so many prices and slots stay within 64 bits, or are added up as Python's integers.
-    is_large = (1 + max(whole)) * len(index) * max(1, int(demand.pairs.sum(axis=1).max())) >= _LARGE
-    return _weighed(len(index), tails, heads, numpy.array(whole, dtype=object if is_large else numpy.int64), demand)
+    return _weighed(len(index), tails, heads, numpy.array(whole, dtype=object), demand)
 
 
 def _hops(n_vertices: int, tails: Array, heads: Array, n_ranks: int) -> int:
@@ -56,7 +54,7 @@ def _hops(n_vertices: int, tails: Array, heads: Array, n_ranks: int) -> int:
         further = numpy.bitwise_or.reduceat(reached[starts], firsts, axis=0)
         stuck = numpy.array_equal(reached[ends] | further, reached[ends])
         reached[ends] |= further
-        known = int(numpy.bitwise_count(reached[:n_ranks]).sum())
+        known = int(numpy.unpackbits(reached[:n_ranks].view(numpy.uint8)).sum())
         if stuck:
             raise InfeasibleError(f"{n_ranks**2 - known} pairs of ranks are joined by no way")
     return total
@@ -66,25 +64,53 @@ def _weighed(n_vertices: int, tails: Array, heads: Array, prices: Array, demand:
     """Slots times the cheapest ways of their pairs."""
     import numpy
 
-    order = numpy.argsort(heads, kind="stable")
-    ends, firsts = numpy.unique(heads[order], return_index=True)
-    starts, steps = tails[order], prices[order]
-    never = (1 + int(prices.max())) * n_vertices
+    far = never(n_vertices, prices)
     paid = 0
     for first in range(0, demand.n_ranks, _AT_ONCE):
         ranks = numpy.arange(first, min(first + _AT_ONCE, demand.n_ranks))
-        far = numpy.full((n_vertices, len(ranks)), never, dtype=prices.dtype)
-        far[ranks, ranks - first] = 0
-        while True:
-            ways = numpy.minimum.reduceat(far[starts] + steps[:, None], firsts, axis=0)
-            better = numpy.minimum(far[ends], ways)
-            if numpy.array_equal(better, far[ends]):
-                break
-            far[ends] = better
+        found = fares(n_vertices, tails, heads, prices, ranks)[: demand.n_ranks]
         slots = demand.pairs[ranks].T
-        lost = (far[: demand.n_ranks] >= never) & (slots > 0)
+        lost = (found >= far) & (slots > 0)
         if lost.any():
             to, from_ = numpy.argwhere(lost)[0]
             raise InfeasibleError(f"rank {to} cannot be reached from rank {first + from_}")
-        paid += sum(map(int, (far[: demand.n_ranks] * slots).sum(axis=0)))
+        found[found >= far] = 0
+        if int(found.max()) * max(1, int(slots.sum(axis=0).max())) >= _LARGE:
+            found = found.astype(object)
+        paid += sum(map(int, (found * slots).sum(axis=0)))
     return paid
+
+
+def never(n_vertices: int, prices: Array) -> int:
+    """A fare that no way has."""
+    return max(_LARGE // 2, (1 + int(prices.max(initial=0))) * n_vertices)
+
+
+def fares(n_vertices: int, tails: Array, heads: Array, prices: Array, origins: Array) -> Array:
+    """[vertices x origins] the least sum of prices on a way from each origin; `never` where none leads.
+
+    Bellman-Ford, from all origins at once: the first links into all vertices, the second ones, and so on.
+
+    Args:
+        prices: by link, whole numbers, zero or more; of any size.
+    """
+    import numpy
+
+    far = never(n_vertices, prices)
+    kind = numpy.dtype(numpy.int64 if far == _LARGE // 2 else object)
+    order = numpy.argsort(heads, kind="stable")
+    counts = numpy.bincount(heads, minlength=n_vertices)
+    port = numpy.arange(len(order)) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
+    rounds = [order[port == place] for place in range(counts.max(initial=0))]
+    steps = [(tails[links], heads[links], prices[links].astype(kind)[:, None]) for links in rounds]
+    found = numpy.full((n_vertices, len(origins)), far, dtype=kind)
+    found[origins, numpy.arange(len(origins))] = 0
+    for first in range(0, len(origins), _AT_ONCE):
+        some = found[:, first : first + _AT_ONCE].copy()
+        before = None
+        while before is None or not numpy.array_equal(some, before):
+            before = some.copy()
+            for starts, ends, price in steps:
+                some[ends] = numpy.minimum(some[ends], some[starts] + price)
+        found[:, first : first + _AT_ONCE] = some
+    return found

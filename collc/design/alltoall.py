@@ -26,14 +26,8 @@ _MOST_SOURCES = 16
 _MOST_CLASSES = 20
 
 
-def alltoall_optimum(graph: Graph, at_most: Fraction | None = None) -> Fraction | None:
-    """T of the best all-to-all [M/B, M: what one vertex sends].
-
-    Args:
-        at_most: what it is to be at most; None is then also the answer where it is proven to be more.
-
-    Returns:
-        The optimum; None where the graph's stated symmetries leave too many kinds.
+def alltoall_optimum(graph: Graph) -> Fraction | None:
+    """T of the best all-to-all [M/B, M: what one vertex sends]; None where stated symmetries leave too many kinds.
 
     Raises:
         InfeasibleError: a vertex cannot be reached.
@@ -43,9 +37,8 @@ def alltoall_optimum(graph: Graph, at_most: Fraction | None = None) -> Fraction 
     kinds = _Kinds(graph)
     if len(kinds.widths) > _MOST_CLASSES:
         return None
-    unit = Fraction(graph.degree, graph.n)
-    found = best_mixture(kinds.widths, kinds.cheapest, None if at_most is None else at_most / unit)
-    return None if found is None else found.time * unit
+    found = best_mixture(kinds.widths, kinds.cheapest)
+    return None if found is None else found.time * Fraction(graph.degree, graph.n)
 
 
 @dataclass(frozen=True, eq=False)

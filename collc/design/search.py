@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LEAST_ORDER = 6
 _GROUPS_KEPT = 200
-MOST_PORTS = 8
+_MOST_PORTS = 8
 
 
 def search(
@@ -39,8 +39,6 @@ def search(
     Raises:
         InputError: the degree is too large for it.
     """
-    if degree > MOST_PORTS:
-        raise InputError(f"--search: degree {degree}; Cayley graphs are tried up to degree {MOST_PORTS}")
     chance = random.Random(f"{n},{degree},{two_way},{seed}")
     tried = orders(n, degree, two_way)
     found = {order: groups(order, chance) for order in tried}
@@ -65,7 +63,13 @@ def search(
 
 
 def orders(n: int, degree: int, two_way: bool) -> list[int]:
-    """The orders whose designs can lead to n: itself, and by line graphs."""
+    """The orders whose designs can lead to n: itself, and by line graphs.
+
+    Raises:
+        InputError: the degree is too large for a search.
+    """
+    if degree > _MOST_PORTS:
+        raise InputError(f"--search: degree {degree}; Cayley graphs are tried up to degree {_MOST_PORTS}")
     found = [n]
     while (
         not two_way and degree > 1 and found[-1] % degree == 0 and found[-1] // degree >= max(_LEAST_ORDER, degree + 1)

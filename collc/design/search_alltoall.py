@@ -17,8 +17,7 @@ from collc.cost.one_source import OneSource, best_mixture
 from collc.design.cayley import Group
 from collc.design.eager import eager_cost
 from collc.design.known import Known
-from collc.design.search import MOST_PORTS, draw, groups, orders
-from collc.errors import InputError
+from collc.design.search import draw, groups, orders
 
 if TYPE_CHECKING:
     from collc.design.graph import Matrix
@@ -35,8 +34,6 @@ def search_alltoall(
     Raises:
         InputError: the degree is too large for it.
     """
-    if degree > MOST_PORTS:
-        raise InputError(f"--search: degree {degree}; Cayley graphs are tried up to degree {MOST_PORTS}")
     chance = random.Random(f"all-to-all,{n},{degree},{two_way},{seed}")
     found = {order: some for order in orders(n, degree, two_way) if (some := groups(order, chance))}
     best: dict[int, Fraction] = {}

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from collc.cost import common_unit
+from collc.cost import common_unit, ways
 from collc.cost.demand import Demand
 from collc.errors import InfeasibleError, UnsupportedError
 from collc.ir.collective import Problem
@@ -148,28 +148,16 @@ class Network:
         return worst / self.unit / self.size / scale
 
     def fares(self, prices: Array, n_ranks: int | None = None) -> Array:
-        """[ranks x vertices] the least sum of prices on a way from each rank (Bellman-Ford, all ranks at once).
+        """[ranks x vertices] the least sum of prices on a way from each rank; more than any way has where none leads.
 
         Args:
-            prices: by link, whole numbers (exact) or floats.
+            prices: by link, whole numbers.
             n_ranks: only from the first of them.
         """
         import numpy
 
-        far = numpy.iinfo(numpy.int64).max // 4 if prices.dtype.kind == "i" else numpy.inf
-        padded = numpy.append(prices, far)
-        tails = self.entering_tails
-        steps = padded[self.entering]
         origins = numpy.arange(n_ranks or self.n_ranks)
-        fares = numpy.full((self.n_vertices, len(origins)), far, dtype=prices.dtype)
-        fares[origins, origins] = 0
-        while True:
-            best = fares
-            for port in range(self.entering.shape[1]):
-                best = numpy.minimum(best, fares[tails[:, port]] + steps[:, port, None])
-            if numpy.array_equal(best, fares):
-                return fares.T
-            fares = best
+        return ways.fares(self.n_vertices, self.tails, self.heads, prices, origins).T
 
     def price_bound(self, prices: Array, *, alike: bool = False) -> Bound:
         """What whole prices prove: what all pairs must pay at least / what the links earn in unit time.
