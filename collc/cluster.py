@@ -9,13 +9,12 @@ from typing import Any, TypeVar
 
 from collc.deadline import time_left, within
 from collc.errors import BudgetError, InputError
-from collc.workers import Workers
+from collc.workers import SCHEME, Workers, check_engine
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-_SCHEME = "dask://"
 # How long a scheduler may take to answer [s].
 _PATIENCE = 5
 
@@ -31,8 +30,7 @@ class Cluster(Workers):
     """
 
     def __init__(self, engine: str) -> None:
-        if not engine.startswith(_SCHEME) or ":" not in engine.removeprefix(_SCHEME):
-            raise InputError(f"--engine {engine}; expected dask://HOST:PORT")
+        check_engine(engine)
         try:
             import distributed
         except ImportError:
@@ -41,7 +39,7 @@ class Cluster(Workers):
         try:
             # Any, because distributed is typed in part only.
             client: Any = distributed.Client
-            self._client = client(f"tcp://{engine.removeprefix(_SCHEME)}", timeout=_PATIENCE, set_as_default=False)
+            self._client = client(f"tcp://{engine.removeprefix(SCHEME)}", timeout=_PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:
             raise InputError(f"--engine {engine}: no dask scheduler answers there ({_short(error)})") from None
         try:

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collc.deadline import time_left, within
-from collc.errors import BudgetError
+from collc.errors import BudgetError, InputError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+# What the name of a dask cluster begins with.
+SCHEME = "dask://"
 
 # Of one piece of work, how many workers may die; then it is the work's fault.
 MOST_DEATHS = 3
@@ -64,6 +67,17 @@ _current: ContextVar[Workers] = ContextVar("workers", default=Workers())  # noqa
 def current() -> Workers:
     """The workers of this run; inside a worker, that one alone."""
     return _current.get()
+
+
+def check_engine(engine: str) -> None:
+    """Refuse what names no cluster, without asking there.
+
+    Raises:
+        InputError: it is not `dask://HOST:PORT`.
+    """
+    host, _, port = engine.removeprefix(SCHEME).rpartition(":")
+    if not engine.startswith(SCHEME) or not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise InputError(f"--engine {engine}; expected {SCHEME}HOST:PORT")
 
 
 @contextmanager

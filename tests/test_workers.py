@@ -233,10 +233,22 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
     assert time.monotonic() - started < 20
 
 
-@pytest.mark.parametrize("engine", ["spark://a:1", "dask://nowhere", "127.0.0.1:8786"])
+WRONG = ("spark://a:1", "dask://nowhere", "127.0.0.1:8786", "dask://:1", "dask://a:b", "dask://a:99999", "")
+
+
+@pytest.mark.parametrize("engine", WRONG)
 def test_an_engine_is_written_with_its_port(engine):
     with pytest.raises(InputError, match="expected dask://HOST:PORT"):
         workers.hired(1, engine).__enter__()
+
+
+def test_an_engine_is_read_before_a_kept_result_is_served(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLLC_CACHE_DIR", str(tmp_path))
+    asked = ["synth", "ring:gpus=4", "-c", "alltoall", "-s", "mcf"]
+    assert CliRunner().invoke(collc, asked).exit_code == 0
+    for engine in WRONG:
+        result = CliRunner().invoke(collc, [*asked, "--engine", engine])
+        assert (result.exit_code, result.stderr) == (2, f"collc: --engine {engine}; expected dask://HOST:PORT\n")
 
 
 def test_without_dask_one_sentence_says_what_to_install(monkeypatch):

@@ -29,8 +29,9 @@ def as_text() -> str:
     lines = []
     for kind, entries in _described().items():
         lines.append(f"{kind}:")
+        width = max(len(entry["name"]) for entry in entries)
         for entry in entries:
-            lines.append(f"  {entry['name']:<12}{entry['summary']}")
+            lines.append(f"  {entry['name']:<{width}}  {entry['summary']}")
             lines += [f"{'':14}{key}: {entry[key]}" for key in ("supports", "guarantee", "source") if key in entry]
             lines += [
                 f"{'':14}-o {option['name']}={option['type']}  (default {option['default']})"

@@ -21,6 +21,7 @@ from collc.request import Clock, Target
 from collc.topology import open_topology
 from collc.topology.reach import check_reach
 from collc.units import parse_bytes, parse_number
+from collc.workers import check_engine
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ def open_problem(topology: str, given: dict[str, Any]) -> Asked:
         InputError: an argument is wrong.
         InfeasibleError: a GPU cannot reach another.
     """
+    if given["engine"] is not None:
+        check_engine(given["engine"])
+        if given["jobs"] > 1:
+            raise InputError(
+                "--jobs counts processes of this machine, and --engine does without them; give one of the two"
+            )
     clock = Clock()
     loaded = clock.run("load", lambda: open_topology(topology))
     fabric = loaded.topology
@@ -188,8 +195,6 @@ def compile_asked(asked: Asked, topology: str, given: dict[str, Any]) -> tuple[d
             f"{target.backend} files run on the ranks of the group alone, so no other GPU can forward for them; "
             "leave out --relay, or take -b json"
         )
-    if given["engine"] and given["jobs"] > 1:
-        raise InputError("--jobs counts processes of this machine, and --engine does without them; give one of the two")
     request = Request(
         asked.problem,
         given["synthesizer"],
@@ -288,8 +293,8 @@ def key_values(pairs: Iterable[str], option: str, convert: Callable[[str], Any])
     """
     values: dict[str, Any] = {}
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
+        key, _, value = pair.partition("=")
+        if not key or not value:
             raise InputError(f"{option} '{pair}'; expected KEY=VALUE")
         if key in values:
             raise InputError(f"{option} {key}: given twice")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     help="Only these ranks form the group. Given again: one more group, at the same time on the same links.",
 )
 @click.option("--relay", is_flag=True, help="GPUs outside the groups forward for them.")
-@click.option("-b", "--backend", help="executor, rccl, classic, json or plan.  [default with -d: executor]")
+@click.option("-b", "--backend", help="executor, rccl, classic, json, plan or route.  [default with -d: executor]")
 @click.option("-d", "--directory", metavar="DIR|-", help="Where files are written; - for standard output.")
 @click.option("--in-place/--out-of-place", "inplace", default=None, help="Serve one kind of call only.")
 @click.option("--protocol", type=click.Choice(["Simple", "LL", "LL128"]), default="Simple", show_default=True)

@@ -60,7 +60,7 @@ def _read_csv(content: bytes, path: str) -> list[list[int]]:
 
 def _entry(word: str, path: str, line: int) -> int:
     if not (word.isascii() and word.isdigit() and len(word) < 19):
-        raise InputError(f"'{word}'; expected a whole number of bytes", Place(path, line))
+        raise InputError(f"'{word}'; expected a whole number of bytes, below 10^18", Place(path, line))
     return int(word)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from collc import deadline
 from collc.cost import alltoall_limits, limits_document
-from collc.errors import BudgetError, InfeasibleError
+from collc.errors import BudgetError, InfeasibleError, InputError
 from collc.ir.collective import AllPairs, Problem
 from collc.ir.flow import Bound, FlowSchedule
 from collc.synth import _exact, _master, _symmetry, _ways
@@ -82,9 +82,12 @@ class Mcf:
         """Ways for every pair, with the prices that bound them.
 
         Raises:
+            InputError: `within` below zero, or `warm` is no such schedule.
             InfeasibleError: a rank cannot be reached.
             BudgetError: no solver came to an answer.
         """
+        if not 0 <= self.within < 1:
+            raise InputError(f"mcf: option within: {self.within}; expected a gap to the bound, from 0 to below 1")
         network = Network.of(problem)
         if not network.demand.any():
             return _ways.schedule(problem, {}, None)
