@@ -146,13 +146,27 @@ def _asked(request: Request, clock: Clock) -> tuple[list[Candidate], dict[str, s
 
 
 def _ranked(found: list[Candidate], nbytes: int | None) -> dict[str, str]:
-    """Put the best first; why the others are not."""
+    """Put the best first, each with the best bound that any proves; why the others are not."""
+    found[:] = [replace(one, made=_bounded(one.made, found)) for one in found]
     found.sort(key=lambda candidate: candidate.time_us(nbytes))
     return {
         other.label: _why_slower(found[0], other, nbytes)
         + (f"; {OUT_OF_TIME}" if deadline.CUT_SHORT in other.made.notes else "")
         for other in found[1:]
     }
+
+
+def _bounded(made: _Made, others: list[Candidate]) -> _Made:
+    """A schedule with the highest limit that is checked for its problem; those of trees alone are no such limits."""
+    if not isinstance(made, FlowSchedule) or made.bound is None:
+        return made
+    best = made.bound
+    for other in (candidate.made for candidate in others):
+        is_like = isinstance(other, FlowSchedule) and other.problem == made.problem
+        limit = other.bound if is_like else None
+        if limit and limit.time > best.time and not getattr(limit.witness, "rooted", False):
+            best = limit
+    return made if best is made.bound else replace(made, bound=best)
 
 
 def _variants(first: Candidate, request: Request, clock: Clock) -> Iterator[Candidate]:

@@ -49,6 +49,18 @@ def test_auto_keeps_the_best_and_says_why_the_others_are_out():
     assert not outcome.files
 
 
+def test_a_limit_that_one_proves_holds_for_all():
+    """Direct ways on a one-way ring are optimal, but only the prices of mcf say so: cuts and distances allow 8/3."""
+    links = [("g0", "g1", 10), ("g1", "g2", 3), ("g2", "g0", Fraction(7, 3))]
+    ring = fabrics.fabric("uneven", 3, links)
+    found, _ = candidates(Request(Problem(ring, make_collective("alltoall", 3))), Clock())
+    assert (found[0].synthesizer, 1 / found[0].made.time) == ("direct", Fraction(7, 3))
+    assert found[0].made.is_optimal
+    assert len({one.made.bound for one in found}) == 1
+    for one in found:
+        verify.check(one.made)
+
+
 def test_small_messages_take_the_fewest_hops():
     ring = fabrics.ring(8)
     times = {}
