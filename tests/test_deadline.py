@@ -75,6 +75,22 @@ def test_the_first_schedule_is_one_way_per_pair_and_bounded():
     assert flow.notes == (deadline.CUT_SHORT,)
 
 
+def test_steps_have_a_first_schedule_too(monkeypatch):
+    """It is in the fewest steps and of one chunk a block; the whole one, which takes longer, is better."""
+    problem = Problem(kautz(16), make_collective("alltoall", 16))
+    first = Tsmcf().first(problem)
+    verify.check(first)
+    assert (first.n_steps, first.problem.collective.chunk_factor) == (2, 1)
+    assert first.notes[-1] == deadline.CUT_SHORT
+    with deadline.within(300), monkeypatch.context() as patched:
+        patched.setattr(Tsmcf, "_most_parts", out_of_time_unless_one_chunk)
+        assert choose.synthesize(problem, "tsmcf", {}, Clock()).made == first
+
+
+def out_of_time_unless_one_chunk(self: Tsmcf, problem: Problem) -> int:
+    return 1 if self.chunks == 1 else out_of_time()
+
+
 def test_where_time_runs_out_the_first_schedule_is_kept_but_not_remembered(fabric, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(children, "round_off", out_of_time)

@@ -93,6 +93,19 @@ class Tsmcf:
             made = replace(made, notes=(*made.notes, deadline.CUT_SHORT))
         return made
 
+    def first(self, problem: Problem) -> Schedule:
+        """A schedule to have where time is short: in the fewest steps, each slot in one piece.
+
+        Raises:
+            As `run`.
+        """
+        network = Network.of(problem)
+        if not network.n_links or not network.demand.any():
+            return self.run(problem)
+        steps = least_steps(network, hops(network))[0] if self.steps == "auto" else self.steps
+        made = replace(self, steps=steps, chunks=self.chunks if isinstance(self.chunks, int) else 1).run(problem)
+        return replace(made, notes=(*made.notes, deadline.CUT_SHORT))
+
     def _most_parts(self, problem: Problem) -> int:
         """What a slot may be cut into."""
         slots = sum(chunk.count for chunk in problem.collective.chunks)

@@ -229,6 +229,7 @@ def _by_relief(fluid: Fluid, scale: int) -> Whole | None:
     best = None
     for _ in range(_ROUNDS):
         for row, supplies in enumerate(-layers.needs * scale):
+            deadline.check()
             used = numpy.flatnonzero(layers.row == row)
             arcs = layers.arc[used][layers.moves[used]]
             loads[arcs] -= flows[used[: len(arcs)]]
