@@ -225,7 +225,9 @@ def _lower(candidate: Candidate, sizes: Range, target: Target, clock: Clock) -> 
         raise UnsupportedError(f"{target.backend} files need ways without steps; {candidate.synthesizer} makes steps")
     if level != "program":
         return [Compiled(made, min_bytes=sizes.low or 0, max_bytes=sizes.high)]
-    return [entry for part in by_group(made) for entry in _lower_calls(part, sizes, target, clock)]
+    # A demand is of one group, also where its pairs leave ranks out or fall into parts of their own.
+    parts = by_group(made) if made is candidate.made else (made,)
+    return [entry for part in parts for entry in _lower_calls(part, sizes, target, clock)]
 
 
 def _lower_calls(made: _Made, sizes: Range, target: Target, clock: Clock) -> list[Compiled]:

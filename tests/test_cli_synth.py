@@ -330,6 +330,30 @@ def test_demand_as_csv_and_npy():
     assert said == "alltoallv on 3 ranks; topology 'ring' has 4"
 
 
+@pytest.mark.parametrize(
+    ("matrix", "factor"),
+    [
+        ([[0, 0, 0, 0], [0, 0, 0, 1000], [0, 0, 0, 0], [0, 0, 0, 0]], 0.75),
+        ([[0, 0, 0, 7], [0, 0, 0, 0], [0, 9, 0, 0], [3, 0, 0, 0]], 0.75),
+    ],
+)
+def test_a_demand_that_leaves_ranks_out_is_still_of_all_of_them(matrix, factor):
+    """One file for the one communicator, whatever parts its pairs fall into; and a bound of what it moves."""
+    Path("d.csv").write_text("\n".join(",".join(map(str, row)) for row in matrix))
+    for synthesizer in ("tsmcf", "mcf"):
+        asked = ("ring:gpus=4", "-c", "alltoallv", "--demand", "d.csv", "-s", synthesizer)
+        shown = report(*asked, "-b", "rccl", "-d", synthesizer)
+        assert shown["busbw_GBps"] == pytest.approx(factor * shown["algbw_GBps"])
+        names = [Path(file["path"]).name for file in shown["files"]]
+        assert all("-4ranks" in name and "group" not in name for name in names)
+        result = CliRunner().invoke(
+            collc, ["verify", synthesizer, "--demand", "d.csv", "--runtime", "rccl", "-t", "ring:gpus=4", "--json"]
+        )
+        assert result.exit_code == 0, result.output
+        for file in json.loads(result.stdout)["files"]:
+            assert 0 < file["algbw_GBps"] <= file["bound_algbw_GBps"]
+
+
 def test_a_root_is_where_the_data_comes_from():
     shown = report("ring:gpus=4", "-c", "broadcast", "--root", "3", "-b", "json", "-d", "out")
     trees = json.loads(Path(shown["files"][0]["path"]).read_text())["trees"]
@@ -378,6 +402,8 @@ def test_a_time_that_is_too_short_leaves_nothing():
         (["-c", "allgather", "-s", "forstcoll"], "synthesizer 'forstcoll'; did you mean 'forestcoll'?"),
         (["-c", "allgather", "-b", "exekutor"], "backend 'exekutor'; did you mean 'executor'?"),
         (["-c", "allgather", "-o", "x"], "-o 'x'; expected KEY=VALUE"),
+        (["-c", "alltoall", "-s", "mcf", "-o", "warm="], "-o 'warm='; expected KEY=VALUE"),
+        (["-c", "alltoall", "-s", "mcf", "-o", "within=-1"], "mcf: option within: -1; expected a gap to the bound"),
         (["-c", "allgather", "-s", "forestcoll", "-o", "trees_per_rank=0"], "trees_per_rank: 0; expected 1 or more"),
         (["-c", "allgather", "-s", "direct", "-o", "a=1", "-o", "a=2"], "-o a: given twice"),
         (["-c", "allgather", "-n", "0"], "-n 0: a message of no bytes; expected 1 or more"),

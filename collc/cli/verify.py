@@ -189,11 +189,11 @@ def _with_bound(report: FileReport, request: Request) -> FileReport:
     from collc import cost
     from collc.ir.collective import COLLECTIVES, Problem, make_collective
 
-    # The same demand in the fewest chunks.
+    # The same demand in the fewest chunks; where a file pads its blocks, by its own table.
     asked = request.conditions or request.demand
     if asked and asked.name == collective.name:
         collective = asked
-    elif collective.name in COLLECTIVES:
+    elif asked is None and collective.name in COLLECTIVES:
         collective = make_collective(collective.name, collective.n_ranks, root=collective.root)
     # What MSCCL XML says, switches that add or copy have no part in.
     fabric = topology.without_branching() if report.format == "msccl-xml" else topology

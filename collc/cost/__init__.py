@@ -106,8 +106,8 @@ def bus_factor(collective: Collective) -> Fraction:
 
     Source: nccl-tests, doc/PERFORMANCE.md.
     """
-    # Groups side by side move their data at the same time; the largest counts.
-    n = max(map(len, collective.groups))
+    # Groups side by side move their data at the same time; the largest counts. A demand is of one group.
+    n = collective.n_ranks if collective.name == "alltoallv" else max(map(len, collective.groups))
     match collective.name:
         case "allreduce":
             return Fraction(2 * (n - 1), n)
