@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -166,6 +167,34 @@ def test_groups_from_the_command_line():
     assert (shown["ranks"], shown["guarantee"], shown["algbw_exact"]) == (16, "optimal", "1300/7")
     # Both directions of eight ranks, not of sixteen.
     assert shown["busbw_GBps"] == pytest.approx(1300 / 7 * 7 / 4)
+
+
+APART = """
+name: apart
+gpus: [a, b, c, d]
+links:
+  - {between: [a, b], bandwidth: 10, latency: 1}
+  - {between: [c, d], bandwidth: 5, latency: 1}
+"""
+
+
+@pytest.mark.parametrize("method", ["simplex", "columns", "descent"])
+def test_groups_that_no_link_joins_need_none(tmp_path, method):
+    """What lies outside the groups, or between them, is not what a group waits for."""
+    (tmp_path / "apart.yaml").write_text(APART)
+    fabric = str(tmp_path / "apart.yaml")
+    asked = ["synth", fabric, "-c", "alltoall", "-s", "mcf", "-o", f"method={method}", "--json", "--no-cache"]
+    for ranks, algbw in ((["0,1"], 20), (["2,3"], 10), (["0,1", "2,3"], 10)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = CliRunner().invoke(collc, [*asked, *(word for one in ranks for word in ("--ranks", one))])
+        assert result.exit_code == 0, result.output
+        shown = json.loads(result.stdout)
+        # Descent ends within 1/250 of its bound.
+        assert algbw * (0.99 if method == "descent" else 1) <= shown["algbw_GBps"] <= algbw
+        assert algbw <= shown["bound_algbw_GBps"] <= algbw * 1.01
+    for ranks in ([], ["--ranks", "0,2"], ["--ranks", "0,1,2", "--relay"]):
+        assert CliRunner().invoke(collc, [*asked, *ranks]).exit_code == 3
 
 
 def test_each_group_gets_its_own_file(tmp_path):

@@ -57,7 +57,7 @@ def open_problem(topology: str, given: dict[str, Any]) -> Asked:
                 "--jobs counts processes of this machine, and --engine does without them; give one of the two"
             )
     clock = Clock()
-    loaded = clock.run("load", lambda: open_topology(topology))
+    loaded = clock.run("load", lambda: open_topology(topology, in_parts=bool(given["ranks"])))
     fabric = loaded.topology
     groups = [parse_ranks(text) for text in given["ranks"]] or [list(range(fabric.n_ranks))]
     if given["relay"] and not given["ranks"]:

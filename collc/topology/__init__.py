@@ -67,8 +67,11 @@ def load(reference: str) -> Topology:
     return open_topology(reference).topology
 
 
-def open_topology(reference: str) -> Loaded:
+def open_topology(reference: str, *, in_parts: bool = False) -> Loaded:
     """A topology by path, `-` for standard input, or shipped name, with overrides after a colon.
+
+    Args:
+        in_parts: some GPUs may not reach others; whoever takes a part of them checks that part.
 
     Raises:
         InputError: no such file or shipped topology, or something in it is wrong.
@@ -76,7 +79,7 @@ def open_topology(reference: str) -> Loaded:
     """
     name, overrides = _split(reference)
     text, file, stem = _fetch(name)
-    return _loaded(text, file, stem, overrides, reference)
+    return _loaded(text, file, stem, overrides, reference, in_parts=in_parts)
 
 
 def load_text(text: str, file: str) -> Topology:
@@ -89,13 +92,16 @@ def load_text(text: str, file: str) -> Topology:
     return _loaded(text, file, Path(file).stem, {}, file).topology
 
 
-def _loaded(text: str, file: str, stem: str, overrides: Mapping[str, str], reference: str) -> Loaded:
+def _loaded(
+    text: str, file: str, stem: str, overrides: Mapping[str, str], reference: str, *, in_parts: bool = False
+) -> Loaded:
     declared = read(compose(text, file), overrides, reference)
     try:
         topology, warnings = build(declared, declared.name or stem)
     except InputError as error:
         raise error if error.place else InputError(error.message, Place(file)) from None
-    check_reach(topology, Place(file))
+    if not in_parts:
+        check_reach(topology, Place(file))
     return Loaded(topology, declared.doc, declared.parameters, declared.sources(), warnings, declared.degraded_from)
 
 

@@ -50,7 +50,7 @@ def solve(network: Network, within: float) -> tuple[Table, Rates, Array, bool]:
         found = table, rates
         fares, links = pricing.trees(network, rates.prices, rough.sources)
         fares = fares[: network.n_ranks].T
-        bound = float((fares * network.demand[rough.sources]).sum() / (rates.prices @ network.bandwidths))
+        bound = pricing.total(fares, network.demand[rough.sources]) / float(rates.prices @ network.bandwidths)
         if bound > most:
             most, prices = bound, rates.prices
         owed = rates.fares[rough.sources]

@@ -157,7 +157,7 @@ class Descent:
         """What prices prove, in floating point."""
         fares = pricing.fares(self._network, (prices, self.found.sources))
         demand = self._network.demand[self.found.sources]
-        return float((fares * demand).sum() / (prices @ self._widths))
+        return pricing.total(fares, demand) / float(prices @ self._widths)
 
 
 def _prices(loads: Array, widths: Array, sharpness: float, top: float | None = None) -> Array:

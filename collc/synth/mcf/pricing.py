@@ -58,6 +58,13 @@ class Pricing:
         return team if together < perf_counter() - started - together else alone
 
 
+def total(fares: Array, demand: Array) -> float:
+    """What all demand pays; pairs that send nothing may be out of reach of each other."""
+    import numpy
+
+    return float((numpy.where(demand > 0, fares, 0) * demand).sum())
+
+
 def fares(network: Network, asked: tuple[Array, Array]) -> Array:
     """[sources x ranks] the least fares.
 

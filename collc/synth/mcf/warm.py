@@ -126,7 +126,7 @@ def solve(network: Network, before: Before, within: float) -> tuple[Table, Array
         for blend in _BLENDS:
             mixed = blend * _even(network, before.prices) + (1 - blend) * _even(network, new)
             fares = pricing.fares(network, (mixed, sources))
-            if (proven := float((fares * network.demand).sum() / (mixed @ network.bandwidths))) > bound:
+            if (proven := pricing.total(fares, network.demand) / float(mixed @ network.bandwidths)) > bound:
                 bound, best = proven, mixed
         progress.report(f"mcf: within {found.time / bound - 1:.2%} of the bound, {moving.sum()} pairs moved")
         if found.time <= bound * (1 + within):

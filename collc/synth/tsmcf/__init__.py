@@ -104,7 +104,7 @@ class Tsmcf:
             return self.run(problem)
         steps = least_steps(network, hops(network))[0] if self.steps == "auto" else self.steps
         made = replace(self, steps=steps, chunks=self.chunks if isinstance(self.chunks, int) else 1).run(problem)
-        return made if made.is_optimal else replace(made, notes=(*made.notes, deadline.CUT_SHORT))
+        return made if made.is_optimal else replace(made, notes=tuple(dict.fromkeys((*made.notes, deadline.CUT_SHORT))))
 
     def _most_parts(self, problem: Problem) -> int:
         """What a slot may be cut into."""
