@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, numpy.dtype[Any]]
 
+# Flow variables up to which simplex is quicker than the interior points.
+FEW_FLOWS = 5_000
+
 
 @dataclass(frozen=True, eq=False)
 class Fractional:
@@ -58,13 +61,18 @@ class Master:
             self._times = network.n_ranks / numpy.bincount(self._group_of)[self._group_of]
         self._program = _program(network, self.sources, self._group_of, self._times)
 
-    def solve(self, method: Method) -> Fractional:
+    def solve(self, method: Method | None = None) -> Fractional:
         """An optimal flow with its prices.
+
+        Args:
+            method: the quicker one where not given.
 
         Raises:
             InfeasibleError: some rank cannot be reached.
             BudgetError: the solver came to no answer, or not in half of the time left.
         """
+        if method is None:
+            method = "simplex" if len(self._program.costs) - 1 <= FEW_FLOWS else "ipm"
         answer = linear_program(self._program, method, seconds=deadline.half_left())
         prices = (-answer.prices[len(self.sources) * self._network.n_vertices :]).clip(0)
         return Fractional(self.sources, self._flows(answer), prices[self._group_of] * self._times)

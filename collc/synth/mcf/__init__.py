@@ -18,7 +18,7 @@ from collc.errors import BudgetError, InfeasibleError, InputError
 from collc.ir.collective import AllPairs, Problem
 from collc.ir.flow import Bound, FlowSchedule
 from collc.synth import _exact, _master, _symmetry, _ways
-from collc.synth._master import Fractional
+from collc.synth._master import FEW_FLOWS, Fractional
 from collc.synth._network import Network
 from collc.synth._symmetry import Translations
 from collc.synth.mcf import children, columns, descent, extract, mixture, paths, warm
@@ -36,8 +36,6 @@ _Found = tuple[Ways, int, Bound | None, bool]
 # Up to this many ranks that look alike, weights are those of the linear program, which have small denominators, and
 # trees are written out: files are made of them. Beyond, trees are mixed and renamings stand for all but rank 0's.
 _FEW_RANKS = 256
-# Flow variables up to which simplex is quicker than the interior points.
-_FEW_FLOWS = 5_000
 # Those up to which the linear program is solved at all: 128 vertices of degree four have 65536.
 _MOST_FLOWS = 70_000
 # The same for columns, which auto takes where all links end at GPUs; switches leave them too many equal ways.
@@ -173,7 +171,7 @@ class Mcf:
 def _exact_method(network: Network, translations: Translations | None) -> _Method | None:
     """How auto solves a fabric; None where it is too large for that."""
     n_flows = network.n_links * (1 if translations else int(network.demand.any(axis=1).sum()))
-    if n_flows <= _FEW_FLOWS:
+    if n_flows <= FEW_FLOWS:
         return "simplex"
     if translations is None and network.n_vertices == network.n_ranks:
         return "columns" if n_flows <= _MOST_FLOWS_BY_COLUMNS else None

@@ -8,7 +8,7 @@ Source: arXiv:2309.13541, path-based multi-commodity flow.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -55,6 +55,15 @@ class Table:
         width = max(part.shape[1] for part in parts)
         wide = [numpy.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in parts]
         return Table(numpy.unique(numpy.concatenate(wide), axis=0))
+
+    @staticmethod
+    def listed(ways: Sequence[Sequence[int]]) -> Table:
+        """Ways as source, sink and links."""
+        import numpy
+
+        width = max(map(len, ways), default=2)
+        rows = [[*way, *[-1] * (width - len(way))] for way in ways]
+        return Table.of([numpy.array(rows, dtype=numpy.int64).reshape(-1, width)])
 
     @staticmethod
     def of_ways(ways: Ways) -> Table:
@@ -196,15 +205,7 @@ def given(network: Network, kind: Kind) -> Table:
         [number[vertex] for vertex in path] for ways in network.short_ways(extra, _MOST_WAYS).values() for path in ways
     ]
     link = {ends: at for at, ends in enumerate(zip(network.tails.tolist(), network.heads.tolist(), strict=True))}
-    return _table([path[0], path[-1], *(link[ends] for ends in pairwise(path))] for path in paths)
-
-
-def _table(ways: Iterable[list[int]]) -> Table:
-    import numpy
-
-    listed = list(ways)
-    width = max(map(len, listed))
-    return Table.of([numpy.array([[*way, *[-1] * (width - len(way))] for way in listed])])
+    return Table.listed([[path[0], path[-1], *(link[ends] for ends in pairwise(path))] for path in paths])
 
 
 def _disjoint(network: Network, source: int) -> Array:
@@ -224,4 +225,4 @@ def _disjoint(network: Network, source: int) -> Array:
             while (at := int(network.heads[way[-1]])) != sink:
                 way.append(onward[at].pop())
             found.append([source, sink, *way])
-    return _table(found).rows
+    return Table.listed(found).rows

@@ -92,11 +92,9 @@ def of_schedule(flow: FlowSchedule, network: Network) -> Before:
         at = link.get((number.get(src, -1), number.get(dst, -1)))
         if at is not None:
             prices[at] = float(price)
-    rows = sorted(shares)
+    rows = sorted(shares)  # as a table has them
     rates = [float(shares[row] / whole[row[0], row[1]]) * int(network.demand[row[0], row[1]]) for row in rows]
-    width = max(map(len, rows), default=2)
-    table = numpy.array([[*row, *[-1] * (width - len(row))] for row in rows], dtype=numpy.int64).reshape(-1, width)
-    return Before(Table(table), numpy.array(rates), prices)
+    return Before(Table.listed(rows), numpy.array(rates), prices)
 
 
 def solve(network: Network, before: Before, within: float) -> tuple[Table, Array, Array] | None:

@@ -31,8 +31,6 @@ _MOST_CHUNKS = 2**20
 _MOST_PARTS = 128
 # The fluid time is a fraction near what a solver says.
 _NEAR = Fraction(1, 10**6)
-# Flow variables without steps up to which simplex is quicker than the interior points.
-_FEW_FLOWS = 5_000
 # Steps tried beyond the fewest.
 _MORE_STEPS = 2
 
@@ -158,10 +156,8 @@ def _check_size(layers: Layers) -> None:
 
 def _bound(problem: Problem, network: Network, translations: Translations | None) -> tuple[Bound | None, bool]:
     """What the prices of the program without steps prove of all schedules; or cuts, where a deadline is too near."""
-    plain = _master.Master(network, translations)
-    method: Literal["simplex", "ipm"] = "simplex" if network.n_links * len(plain.sources) <= _FEW_FLOWS else "ipm"
     try:
-        found = plain.solve(method)
+        found = _master.Master(network, translations).solve()
     except BudgetError:
         return cost.bound(problem), deadline.time_left() is not None
     return _exact.certify(network, found.prices, alike=translations is not None), False
