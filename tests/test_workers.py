@@ -223,7 +223,8 @@ def test_a_worker_of_a_cluster_killed_midway_loses_nothing(engine, tmp_path):
     assert (tmp_path / "died").exists()
 
 
-def test_a_cluster_that_is_not_there_is_told_at_once():
+def test_a_cluster_that_is_not_there_is_told_at_once(monkeypatch):
+    monkeypatch.setattr("collc.cluster._PATIENCE", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
