@@ -416,6 +416,14 @@ def test_demands_without_a_common_denominator_are_served():
     assert_certified(Mcf().run(Problem(design("torus", dims="3x3"), alltoallv(rows))))
 
 
+def test_demands_too_uneven_for_a_linear_program_are_left_to_descent():
+    rows = [[0, 10**17 + 3, 7, 5], [3, 0, 1, 10**17 + 3], [1, 2, 0, 3], [3, 3, 3, 0]]
+    problem = Problem(fabrics.ring(4), alltoallv(rows))
+    verify.check(Mcf().run(problem))
+    with pytest.raises(BudgetError):
+        Mcf(method="simplex").run(problem)
+
+
 def test_few_ways_per_pair():
     """Pi(4,20) has 380 pairs; the published extraction found 420 ways."""
     flow = Mcf().run(alltoall(design("genkautz", degree="4", n="20")))

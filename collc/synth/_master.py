@@ -73,7 +73,11 @@ class Master:
         """
         if method is None:
             method = "simplex" if len(self._program.costs) - 1 <= FEW_FLOWS else "ipm"
-        answer = linear_program(self._program, method, seconds=deadline.half_left())
+        try:
+            answer = linear_program(self._program, method, seconds=deadline.half_left())
+        except InfeasibleError:
+            self._check_reach()
+            raise BudgetError(f"{method} came to no answer: the demands differ too much for it") from None
         prices = (-answer.prices[len(self.sources) * self._network.n_vertices :]).clip(0)
         return Fractional(self.sources, self._flows(answer), prices[self._group_of] * self._times)
 
@@ -96,6 +100,16 @@ class Master:
         except (InfeasibleError, BudgetError):  # by a hair's breadth: the optimum is a rounded number
             return found
         return replace(found, flows=self._flows(answer))
+
+    def _check_reach(self) -> None:
+        """Nothing, where every rank can be reached that is to get something."""
+        import numpy
+
+        network = self._network
+        free = network.fares(numpy.zeros(network.n_links, dtype=numpy.int64))
+        lost = numpy.argwhere((free[:, : network.n_ranks] > 0) & (network.demand > 0))
+        if len(lost):
+            raise InfeasibleError(f"rank {lost[0, 1]} cannot be reached from rank {lost[0, 0]}")
 
     def _flows(self, answer: LinearAnswer) -> Array:
         flows: Array = answer.values[:-1].reshape(len(self.sources), self._network.n_links).clip(0)
