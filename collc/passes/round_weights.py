@@ -43,6 +43,9 @@ class RoundWeights:
         slots = flow.problem.collective.size_chunks
         if self.chunks == "exact":
             return self._exact(flow, slots)
+        if slots <= self.most:
+            # Each is looked at many times, and those of a forest or an orbit are made at each look.
+            flow = replace(flow, trees=tuple(flow.trees))
         if isinstance(self.chunks, int):
             self._check(self.chunks, slots)
             return self._told(flow, _rounded(flow, self.chunks), self.chunks)
