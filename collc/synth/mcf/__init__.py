@@ -94,12 +94,18 @@ class Mcf:
         translations = _symmetry.find(network)
         if translations is not None and self._mixes(problem):
             return mixture.schedule(problem, network, translations)
-        ways, scale, bound, is_cut_short = self._found(network, translations)
+        again = self._again(network) if self.warm else None
+        ways, scale, bound, is_cut_short = again or self._found(network, translations)
         if self.ways != "any":
             table = paths.given(network, self.ways)
             ways, scale = paths.whole(network, table, paths.solve(network, table).rates)
         made = extract.schedule(problem, network, ways, scale, bound)
-        return replace(made, notes=(deadline.CUT_SHORT,)) if is_cut_short else made
+        notes = [deadline.CUT_SHORT] if is_cut_short else []
+        if self.warm and again is None:
+            notes.append(
+                f"few moves from {self.warm} do not come within {self.within} of the bound; all is solved anew"
+            )
+        return replace(made, notes=(*made.notes, *notes))
 
     def _mixes(self, problem: Problem) -> bool:
         """Whether trees are mixed where all ranks look alike, which takes no time worth mentioning."""
@@ -130,10 +136,15 @@ class Mcf:
         """What limits the problem, side by side."""
         return limits_document(alltoall_limits(problem))
 
+    def _again(self, network: Network) -> _Found | None:
+        """What the schedule before leads to; None where that is not near enough."""
+        found = warm.solve(network, warm.read(self.warm, network), float(self.within))
+        if found is None:
+            return None
+        table, rates, prices = found
+        return *paths.whole(network, table, rates), _exact.certify(network, prices), False
+
     def _found(self, network: Network, translations: Translations | None) -> _Found:
-        if self.warm and (again := warm.solve(network, warm.read(self.warm, network), float(self.within))):
-            table, rates, prices = again
-            return *paths.whole(network, table, rates), _exact.certify(network, prices), False
         if self.method != "auto":
             return self._by(self.method, network, translations)
         is_late = False
