@@ -18,8 +18,8 @@ def refusal(problem: Problem) -> str | None:
     for index, chunk in enumerate(() if problem.collective.shapes == {(1, 1)} else problem.collective.chunks):
         if len(chunk.precondition) != 1 or len(chunk.postcondition) != 1:
             return (
-                f"chunk {index} of {problem.collective.name} goes from {len(chunk.precondition)} ranks to "
-                f"{len(chunk.postcondition)}; expected chunks from one rank to one, as in all-to-all"
+                f"contributors and consumers of chunk {index} of {problem.collective.name}: {len(chunk.precondition)} "
+                f"and {len(chunk.postcondition)}; expected one of each, as in all-to-all"
             )
     try:
         machine_of(problem.topology)
