@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from collc.errors import InputError
+from collc.ir.lazy import Lazy
 
 if TYPE_CHECKING:
     import numpy
@@ -78,7 +79,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class AllPairs(Sequence[Chunk]):
+class AllPairs(Lazy[Chunk]):
     """As many chunks of one slot from every rank to every rank: the table of an all-to-all, by rule.
 
     Chunk (src * n_ranks + dst) * per_pair + i lies in slot dst * per_pair + i of src's input and goes to
@@ -101,21 +102,14 @@ class AllPairs(Sequence[Chunk]):
     def __len__(self) -> int:
         return self.n_ranks**2 * self.per_pair
 
-    @overload
-    def __getitem__(self, index: int) -> Chunk: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Chunk]: ...
-    def __getitem__(self, index: int | slice) -> Chunk | Sequence[Chunk]:
-        if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        pair, part = divmod(index % len(self), self.per_pair)
+    def make(self, index: int) -> Chunk:
+        """The chunk at an index."""
+        pair, part = divmod(index, self.per_pair)
         src, dst = divmod(pair, self.n_ranks)
         return Chunk(Places((src,), dst * self.per_pair + part), Places((dst,), src * self.per_pair + part))
 
     def __iter__(self) -> Iterator[Chunk]:
-        return (self[at] for at in range(len(self)))
+        return map(self.make, range(len(self)))
 
     def columns_of(self, rows: Array) -> Columns:
         """The columns of some chunks, in that order."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from collc.errors import InputError
+from collc.ir.lazy import Lazy
 from collc.ir.topology import Route, Topology
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Tree:
 
 
 @dataclass(frozen=True, eq=False)
-class Forest(Sequence[Tree]):
+class Forest(Lazy[Tree]):
     """Many trees in arrays, so that a million edges cost some megabytes; a tree is made when it is asked for.
 
     Attributes:
@@ -104,16 +104,8 @@ class Forest(Sequence[Tree]):
     def __len__(self) -> int:
         return len(self.chunks)
 
-    @overload
-    def __getitem__(self, index: int) -> Tree: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Tree]: ...
-    def __getitem__(self, index: int | slice) -> Tree | Sequence[Tree]:
-        if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        index %= len(self)
+    def make(self, index: int) -> Tree:
+        """The tree at an index."""
         return Tree(
             int(self.chunks[index]),
             Fraction(int(self.numerators[index]), self.denominator),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from collc.errors import InputError
 from collc.ir.chunks import AllPairs, Chunk
 from collc.ir.forest import Forest, Tree
+from collc.ir.lazy import Lazy
 from collc.ir.topology import Topology
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Orbit(Sequence[Tree]):
+class Orbit(Lazy[Tree]):
     """Trees of a few ranks' chunks and the renamings that make all others of them; one is made when it is asked for.
 
     For tables by the rule `AllPairs`: a renaming takes the i-th chunk from one rank to another to the i-th
@@ -49,16 +50,9 @@ class Orbit(Sequence[Tree]):
     def __len__(self) -> int:
         return len(self.images) * len(self.base)
 
-    @overload
-    def __getitem__(self, index: int) -> Tree: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Tree]: ...
-    def __getitem__(self, index: int | slice) -> Tree | Sequence[Tree]:
-        if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        image, tree = divmod(index % len(self), len(self.base))
+    def make(self, index: int) -> Tree:
+        """The tree at an index."""
+        image, tree = divmod(index, len(self.base))
         return self.moved(image)[tree]
 
     def __iter__(self) -> Iterator[Tree]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
+from collc.ir.lazy import Lazy
 from collc.synth.forestcoll.scale import Instance
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Grown:
 
 
 @dataclass(frozen=True, eq=False)
-class Packing(Sequence[Packed]):
+class Packing(Lazy[Packed]):
     """Trees in arrays: tree t has the hops first[t] .. first[t + 1] - 1, hop h the links
     arcs[starts[h]] .. arcs[starts[h + 1] - 1].
     """
@@ -107,16 +108,8 @@ class Packing(Sequence[Packed]):
     def __len__(self) -> int:
         return len(self.roots)
 
-    @overload
-    def __getitem__(self, index: int) -> Packed: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Packed]: ...
-    def __getitem__(self, index: int | slice) -> Packed | Sequence[Packed]:
-        if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        index %= len(self)
+    def make(self, index: int) -> Packed:
+        """The tree at an index."""
         first, last = int(self.first[index]), int(self.first[index + 1])
         starts = self.starts[first : last + 1].tolist()
         arcs = self.arcs[starts[0] : starts[-1]].tolist()
