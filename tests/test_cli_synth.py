@@ -22,7 +22,8 @@ from conftest import SHARED
 
 from collc import registry
 from collc.cli import collc
-from collc.errors import VerificationError
+from collc.cli.synth import _deadline
+from collc.errors import BudgetError, VerificationError
 from collc.synth.direct import Direct
 
 RING = "ring:gpus=4"
@@ -585,3 +586,21 @@ def test_standard_output_that_is_full_is_an_error():
         )
     assert process.returncode != 0
     assert b"Traceback" not in process.stderr
+
+
+def test_a_deadline_that_strikes_in_a_finalizer_strikes_again():
+    """Python drops what is raised there, and the run would go on without a limit."""
+
+    class Slow:
+        def __del__(self) -> None:
+            end = time.monotonic() + 0.2
+            while time.monotonic() < end:
+                pass
+
+    hook = sys.unraisablehook
+    start = time.monotonic()
+    with pytest.raises(BudgetError), _deadline(0.05):
+        Slow()
+        time.sleep(5)
+    assert time.monotonic() - start < 4
+    assert sys.unraisablehook is hook

@@ -189,6 +189,14 @@ def _deadline(seconds: float | None) -> Iterator[None]:
     def stop(_signal: int, _frame: object) -> None:
         raise BudgetError(f"no schedule within {seconds:g} s; allow more, or name a faster synthesizer with -s")
 
+    def dropped(one: sys.UnraisableHookArgs) -> None:
+        # It struck where Python cannot raise, such as in a finalizer: let it strike again at once.
+        if isinstance(one.exc_value, BudgetError):
+            signal.setitimer(signal.ITIMER_REAL, 1e-3)
+        else:
+            hook(one)
+
+    hook, sys.unraisablehook = sys.unraisablehook, dropped
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -197,6 +205,7 @@ def _deadline(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = hook
 
 
 def _show(shown: dict[str, Any], as_json: bool, *, to_stderr: bool) -> None:
